@@ -20,6 +20,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "up": ("up", "Run the server of a workspace until Ctrl-C."),
     "send": ("send", "Send files to a stream."),
     "ask": ("ask", "Query a view."),
+    "watch": ("changes", "Show the changes of a view as they come, until Ctrl-C."),
     "explain": ("explain", "Show the events behind one cell of a view."),
     "sql": ("sql", "Run a SELECT over the views."),
     "status": ("overview", "Show the state of the server, streams, views and sinks."),

@@ -48,7 +48,7 @@ def watch_status(workspace: str, every_s: float, out: Console, render: Render) -
                 out.print(look(), markup=False)
                 out.print()
                 time.sleep(every_s)
-        with _keys() as wait, Live(look(), console=out, screen=True, auto_refresh=False) as live:
+        with until_quit() as wait, Live(look(), console=out, screen=True, auto_refresh=False) as live:
             while wait(every_s):
                 live.update(look(), refresh=True)
 
@@ -90,7 +90,7 @@ class _Watch:
 
 
 @contextmanager
-def _keys() -> Iterator[Wait]:
+def until_quit() -> Iterator[Wait]:
     """A wait that the key q ends, if the terminal supports it."""
     try:
         before = termios.tcgetattr(sys.stdin)

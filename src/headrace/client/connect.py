@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -15,6 +15,7 @@ from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, st
 from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
 from headrace.client.whole import read_whole
 from headrace.errors import HeadraceError, InUseError
+from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.page import EventQuestion, StreamEvent
 from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
 from headrace.ingest.formats.layout import ANY, Layout
@@ -23,6 +24,7 @@ from headrace.lake.letters import DEFAULT_LIMIT
 from headrace.plan.change import Plan
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
+from headrace.serve.change import Change
 from headrace.serve.question import Keys, Question
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
@@ -90,6 +92,12 @@ class Connection:
         more = (having, order_by, zone, cumulate)
         question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, *more)
         return self.whole(question) if limit is None else self.answer(question)
+
+    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+        """The changes of a view, as `subscribe` gives them, for a ChangeQuestion."""
+        if self.url is None:  # a server may have been started meanwhile
+            self._change_to_server()
+        return self._backend.changes(question)
 
     def lookup(self, view: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
         """The rows of many keys, in their order; `missing` of the answer lists the keys that have none.
@@ -263,16 +271,27 @@ class Connection:
         timeout: Any = None,
         limit: int = DEFAULT_BATCH,
         credit: int = DEFAULT_CREDIT,
+        snapshot: bool = True,
+        settled_only: bool = False,
+        cursor: str | None = None,
     ) -> Iterable[Any]:
-        """The events of a stream as they come; with a name, as a member of a subscription that is kept on the server.
+        """The changes of a view or the events of a stream, as they come; it never ends.
 
+        Of a view all rows come first (unless `snapshot` is false), then each row that changes: a `Change` has `op`
+        (upsert, delete or restart), `row`, `version`, `commit` and, on the last one of those that belong together, a
+        `cursor` to continue after it. `where` is a condition on the columns, `key` selects by keys; `settled_only` is
+        for rows of settled windows. Of a stream it is the same as `tail`.
+
+        With a name it is a member of a subscription that is kept on the server.
         Members of one name share the events; different names each get all of them. A name that does not exist is
         created: `guarantee` is `"at-least-once"` (default) or `"at-most-once"`, `start` as in `tail`, `timeout` the
         time after which events without `ack()` are delivered again (default 30 s). `limit` is the most events of a
         batch, `credit` the most that this member holds without an acknowledgement.
         """
         if name is None:
-            return self.tail(what, start, where=where, key=key)
+            if kind_of(self._backend, what) == "view":
+                return self.changes(ChangeQuestion.of(what, key, where, snapshot, settled_only, cursor))
+            return self.tail(what, cursor or start, where=where, key=key)
         kind = kind_of(self._backend, what)
         self._backend.create_subscription(
             name, **{kind: what}, guarantee=guarantee, where=where, key=key, start=start, timeout=timeout

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import orjson
 
 from headrace.alert.status import AlertStatus, SilenceStatus
-from headrace.client.calls import Calls
+from headrace.client.changes import ChangeCalls
 from headrace.client.wire import encode_question, key_pairs
 from headrace.errors import (
     HeadraceError,
@@ -62,7 +62,7 @@ _CONTENT_TYPES = {
 }
 
 
-class Remote(Calls):
+class Remote(ChangeCalls):
     """A workspace behind a URL. Events are sent again, with the same idempotency key, until there is a reply."""
 
     def ingest(

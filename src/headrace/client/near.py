@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from headrace.client.without import WithoutServer
 from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.events import EventLog, read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.format import iso_us
@@ -37,6 +38,7 @@ from headrace.plan.differences import checked_plan, compare
 from headrace.plan.ways import choose_way
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
+from headrace.serve.change import Change
 from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
@@ -142,6 +144,15 @@ class Offline(WithoutServer):
         if question.as_of is not None:
             return self._lake_questions().ask(question, job)
         return answer(store, question, self._freshness, datetime.now(UTC))
+
+    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+        """Without a server no changes come."""
+        if question.view not in self._catalog.views:
+            raise self._unknown_view(question.view)
+        raise NotReadyError(
+            f"{DOWN}, so view '{question.view}' does not change",
+            fix="`headrace up` starts it; `headrace ask` shows the rows that there are",
+        )
 
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, read from the lake by a local Spark session, which takes some seconds to start."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.alert.status import AlertStatus, SilenceStatus
     from headrace.client.far import Remote
     from headrace.client.near import Offline
+    from headrace.follow.change_question import ChangeQuestion
     from headrace.follow.page import EventPage, EventQuestion
     from headrace.follow.terms import SubscriptionStatus
     from headrace.ingest.formats.layout import Layout
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.plan.change import Plan, RollbackStep
     from headrace.serve.answer import Answer
     from headrace.serve.cell_question import CellQuestion
+    from headrace.serve.change import Change
     from headrace.serve.explanation import Explanation
     from headrace.serve.question import Question
     from headrace.server.runtime import Runtime
@@ -78,6 +80,9 @@ class Verbs(Protocol):
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer a question."""
+
+    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+        """The changes of a view as they come."""
 
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """Find the events behind a cell."""

@@ -7,13 +7,14 @@ cursor, has the rows of the view's default question. What is not logged is made 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import QuestionError
+from headrace.serve.change import Change
 from headrace.serve.change_cursor import Cursor, Page
 from headrace.serve.evaluate import answer_from, find_serving, read
 from headrace.serve.plan import ReadPlan, plan
@@ -29,21 +30,16 @@ from headrace.types import Type
 if TYPE_CHECKING:
     from headrace.aggregate import Value
 
-__all__ = ["Change", "ChangeBatch", "Cursor", "changes_after", "cursor_now"]
+__all__ = ["Change", "ChangeBatch", "Cursor", "changes_after", "cursor_now", "no_changes", "row_of"]
 
 Row = tuple[Any, ...]
 Columns = tuple[tuple[str, Type], ...]
 MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
 
 
-@dataclass(frozen=True)
-class Change:
-    """A row that is new or other than it was, or one that is gone: then it has only what it is known by."""
-
-    op: Literal["upsert", "delete"]
-    row: Mapping[str, Value]  # keys, window_start, window_end, columns, settled
-    version: int
-    commit: int  # the tick of its values: of two changes of a row in one version the one with the higher is later
+def row_of(columns: Columns, values: Row) -> dict[str, Value]:
+    """A row by the names of its columns; one that is gone has only the first ones."""
+    return {name: value for (name, _), value in zip(columns, values, strict=False)}
 
 
 @dataclass(frozen=True)
@@ -68,13 +64,8 @@ class ChangeBatch:
     @cached_property
     def changes(self) -> list[Change]:
         """Each change by itself; a row is never both in the deletes and in the upserts."""
-        names = [name for name, _ in self.columns]
-        deleted = [
-            Change("delete", dict(zip(names, row, strict=False)), self.version, self.commit) for row in self.deletes
-        ]
-        return deleted + [
-            Change("upsert", dict(zip(names, r, strict=True)), self.version, self.commit) for r in self.upserts
-        ]
+        deleted = [Change("delete", row_of(self.columns, row), self.version, self.commit) for row in self.deletes]
+        return deleted + [Change("upsert", row_of(self.columns, r), self.version, self.commit) for r in self.upserts]
 
 
 def changes_after(
@@ -93,6 +84,13 @@ def changes_after(
                 fix="leave out EMIT ON WINDOW CLOSE, or declare the view with window(…) in GROUP BY",
             )
         return Evaluation(snapshot, version, limit, on_close, corrections).after(cursor)
+
+
+def no_changes(store: Store, view: str) -> ChangeBatch:
+    """A batch without rows: what the columns are."""
+    with store.snapshot() as snapshot:
+        evaluation = Evaluation(snapshot, find_serving(snapshot, view), 1, False, True)
+        return evaluation.empty()
 
 
 def cursor_now(store: Store, view: str) -> Cursor:
@@ -142,6 +140,10 @@ class Evaluation:
         if cursor.after is not None:
             return self._page(cursor)
         return self._delta(cursor)
+
+    def empty(self) -> ChangeBatch:
+        """No changes."""
+        return self._batch([], self.now)
 
     # All rows, and rows that became settled, page by page
 
@@ -208,10 +210,10 @@ class Evaluation:
         rows = rows[: self.limit]
         width = 1 + len(self.plan.by)
         kept = self._places(last, rows[-1][:width], self._between(None, page.until_ms)) if rows else set()
-        gone = [row[:width] for row in rows if _place(row[:width]) not in kept]
+        removed = [row[:width] for row in rows if _place(row[:width]) not in kept]
         following = replace(page, last=None, old=page.old[1:]) if len(page.old) > 1 else None
         after = replace(page, last=self._encode(rows[-1])) if rest else following
-        return self._batch([], replace(cursor, after=after), gone=gone, snapshot=True)
+        return self._batch([], replace(cursor, after=after), removed=removed, snapshot=True)
 
     def _places(self, after: Row | None, last: Row, read_plan: ReadPlan) -> set[Row]:
         """The rows of this version behind one place up to another."""
@@ -262,18 +264,18 @@ class Evaluation:
         if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
             return self.now.tick, []
         overlap = self.plan.windows.overlap if self.plan.windows else 1
-        upto, cells, taken = cursor.tick, 0, 0
+        upto, cells, steps = cursor.tick, 0, 0
         ticks = self.snapshot.ticks(self.version, cursor.tick)
         for tick, count in ticks:
             cells += count * overlap
-            if taken and cells > self.limit:
+            if steps and cells > self.limit:
                 break
-            upto, taken = tick, taken + 1
+            upto, steps = tick, steps + 1
             if cells > MOST_ROWS:
                 return self.now.tick, None
-        if taken == len(ticks):
+        if steps == len(ticks):
             upto = self.now.tick
-        return upto, self._rows_of(cursor, upto) if taken else []
+        return upto, self._rows_of(cursor, upto) if steps else []
 
     def _rows_of(self, cursor: Cursor, upto: int) -> list[Row]:
         """The rows whose cells were touched at the ticks (cursor.tick, upto], as they are now."""
@@ -348,13 +350,13 @@ class Evaluation:
         cursor: Cursor,
         *,
         deletes: bool = False,
-        gone: Sequence[Row] = (),
+        removed: Sequence[Row] = (),
         snapshot: bool = False,
     ) -> ChangeBatch:
         """Present rows, and those that HAVING leaves out as deletes, if these matter."""
         presentation = present(self.version, self.plan, rows)
         columns = result_columns(self.version.view, self.plan, presentation.wide)
-        values, left_out = presentation.values, [known_by(self.version, self.plan, row) for row in gone]
+        values, left_out = presentation.values, [known_by(self.version, self.plan, row) for row in removed]
         if self.shaping is not None:
             having, first = self.shaping.having, self.shaping.first
             if having is not None:

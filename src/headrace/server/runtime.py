@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -24,8 +24,11 @@ from headrace.define.kafka import parse_place
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
+from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.events import read_events
+from headrace.follow.feed import ViewFeeds
 from headrace.follow.page import EventPage, EventQuestion
+from headrace.follow.subscribe import subscribe
 from headrace.follow.terms import SubscriptionStatus
 from headrace.format import iso_us
 from headrace.ingest.formats.layout import Layout
@@ -35,6 +38,7 @@ from headrace.lake.table import LakeTable
 from headrace.plan.change import Plan, RollbackStep
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
+from headrace.serve.change import Change
 from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
@@ -114,6 +118,7 @@ class Runtime:
         self.following = Following(workspace.subscriptions, self._pipeline, lease.check)
         self.monitor.subscriptions = self.following.subscriptions.statuses
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)
+        self.feeds = ViewFeeds(self._store, self.stopped)
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
@@ -167,7 +172,7 @@ class Runtime:
         self.following.close()
         self._alerts.stop()
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
-        join_all([*self._threads, self._spark.starting], THREADS_END_S)
+        join_all([*self._threads, *self.feeds.threads, self._spark.starting], THREADS_END_S)
         self._children.close()
         self._lake_questions.close()
         self._store.close()
@@ -223,10 +228,11 @@ class Runtime:
             pipeline.start(self._spark.session, self._scratch, self._notify)
 
     def _notify(self) -> None:
-        """A version moved, or the server stops: who waits looks again."""
+        """A version moved, another one serves, or the server stops: who waits looks again."""
         self._tokens.notify()
         self._sinks.wake()
         self._alerts.notify()
+        self.feeds.notify()
 
     def _wait_until_flowing(self) -> None:
         """Until every stream looks for events, or says why it does not."""
@@ -328,15 +334,21 @@ class Runtime:
 
     def apply(self, expect: str | None = None) -> Plan:
         """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
-        with self._changing:
-            plan = self._definitions.apply(expect)
-            self._sinks.reconcile(self._definitions.running.catalog)
-            self._alerts.redefine(self._definitions.running.catalog)
-        return plan
+        try:
+            with self._changing:
+                plan = self._definitions.apply(expect)
+                self._sinks.reconcile(self._definitions.running.catalog)
+                self._alerts.redefine(self._definitions.running.catalog)
+            return plan
+        finally:
+            self._notify()
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
-        return self._definitions.rollback(view, to, dry_run=dry_run)
+        try:
+            return self._definitions.rollback(view, to, dry_run=dry_run)
+        finally:
+            self._notify()
 
     # Events and questions
 
@@ -370,6 +382,10 @@ class Runtime:
     def ask_json(self, question: Question, text: bytes) -> bytes:
         """The JSON of the answer from the store, to be recalled by the text of the question."""
         return self._recent.ask(question, text, datetime.now(UTC))
+
+    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+        """The changes of a view as they come, until the server stops."""
+        return subscribe(self.feeds, question, self.stopped)
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; Spark computes views AS OF first."""

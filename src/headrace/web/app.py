@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from headrace.web.admission import Admission
 from headrace.web.alerts import alert_routes
 from headrace.web.answers import answer_routes, explain_routes
+from headrace.web.changes import change_routes
 from headrace.web.dead_letters import dead_letter_routes
 from headrace.web.guard import Guard
 from headrace.web.ingest import ingest_routes
@@ -65,6 +66,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     for router in plain:
         app.include_router(router)
     app.include_router(explain_routes(runtime))
+    app.include_router(change_routes(runtime))
     app.include_router(sql_routes(runtime, QUESTION_BYTES))
     app.include_router(dead_letter_routes(runtime))
     app.include_router(tail_routes(runtime))

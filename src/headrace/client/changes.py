@@ -1,0 +1,120 @@
+"""The changes of a view over HTTP: server-sent events, continued where they ended when the connection is lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from headrace.client.calls import LONGEST_PAUSE_S, Calls, UnreachableError
+from headrace.client.wire import read_error
+from headrace.define.reader import parse_type
+from headrace.errors import OverloadError, UnavailableError
+from headrace.follow.change_question import ChangeQuestion
+from headrace.serve.change import Change
+from headrace.serve.question import key_text
+from headrace.serve.values import decoder
+
+EVENT_STREAM = "text/event-stream"
+
+
+@dataclass
+class ServerEvents:
+    """Reads server-sent events line by line."""
+
+    name: str = "message"
+    id: str | None = None  # of the last one that had any
+    _own_id: str | None = None
+    _data: list[bytes] = field(default_factory=list)
+
+    def read(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str | None, bytes]]:
+        """Name, own id and content of each event; one that has an id alone has no content."""
+        for raw in lines:
+            line = raw.rstrip(b"\r\n")
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if not line:
+                if self._data or self._own_id is not None:
+                    yield self.name, self._own_id, b"\n".join(self._data)
+                self.name, self._own_id, self._data = "message", None, []
+            elif name == b"event":
+                self.name = value.decode()
+            elif name == b"id":
+                self.id = self._own_id = value.decode()
+            elif name == b"data":
+                self._data.append(value)
+
+
+class ChangeCalls(Calls):
+    """Requests for changes."""
+
+    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+        """The changes of a view as they come. When the connection is lost it continues after the last change."""
+        failing_since: float | None = None
+        pause = 0.1
+        while True:
+            try:
+                for change, cursor in self._changes_once(question):
+                    failing_since, pause = None, 0.1
+                    if cursor:  # a batch that was lost in part is read again: its rows are upserts
+                        question = replace(question, cursor=cursor)
+                    if change:
+                        yield change
+                raise UnavailableError(f"the server at {self.url} ended the connection", fix="`headrace up` starts one")
+            except (OverloadError, UnavailableError) as error:
+                if isinstance(error, UnreachableError):
+                    self._find_again()
+                failing_since = failing_since or time.monotonic()
+                hopeless = isinstance(error, UnreachableError) and not self._reached
+                if hopeless or self._stopping.is_set() or time.monotonic() - failing_since > self._retry_for_s:
+                    raise
+                if self.on_wait:
+                    self.on_wait(error, pause)
+                self._stopping.wait(max(pause, error.retry_after_s or 0.0) * random.uniform(1.0, 1.3))
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _changes_once(self, question: ChangeQuestion) -> Iterator[tuple[Change | None, str | None]]:
+        path = f"/v1/views/{quote(question.view, safe='')}/changes"
+        headers = {"accept": EVENT_STREAM} | ({"last-event-id": question.cursor} if question.cursor else {})
+        params = _parameters(question)
+        with self._reaching(), self._http.stream("GET", path, params=params, headers=headers) as (reply, lines):
+            self._reached = True
+            if not reply.headers.get("content-type", "").startswith(EVENT_STREAM):
+                self.read(replace(reply, content=b"".join(lines)))
+            decoders: dict[str, Any] = {}
+            for name, id, data in ServerEvents().read(lines):
+                content = orjson.loads(data) if data else {}
+                if name == "error":
+                    raise read_error(content["error"], reply.status)
+                if name == "columns":
+                    decoders = {each["name"]: decoder(parse_type(each["type"])) for each in content["columns"]}
+                elif name == "message" and content.get("op") in ("upsert", "delete", "restart", "caught_up"):
+                    yield _read(content, decoders, id), id
+                elif id:
+                    yield None, id
+
+
+def _read(content: dict[str, Any], decoders: dict[str, Any], cursor: str | None) -> Change | None:
+    if content["op"] == "caught_up":
+        return None
+    row = {
+        name: value if value is None or decoders.get(name) is None else decoders[name](value)
+        for name, value in content.get("row", {}).items()
+    }
+    return Change(content["op"], row, content["version"], content["commit"], cursor)
+
+
+def _parameters(question: ChangeQuestion) -> list[tuple[str, str]]:
+    pairs = [(f"key.{name}", key_text(value)) for name, values in question.key for value in values]
+    if question.where:
+        pairs.append(("where", question.where))
+    if not question.snapshot:
+        pairs.append(("snapshot", "false"))
+    if question.settled_only:
+        pairs.append(("settled_only", "true"))
+    return pairs

@@ -1,0 +1,57 @@
+"""A change of a view: a row that is new, other or gone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal
+
+from headrace.format import iso
+
+if TYPE_CHECKING:
+    from headrace.aggregate import Value
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row that is new or other than it was, or one that is gone: then it has only what it is known by.
+
+    The op restart, which only readers of a feed see, has no row: all that came before is void.
+    """
+
+    op: Literal["upsert", "delete", "restart"]
+    row: Mapping[str, Value]  # keys, window_start, window_end, columns, settled
+    version: int
+    commit: int  # the tick of its values: of two changes of a row in one version the one with the higher is later
+    cursor: str | None = None  # of the last change of a batch: a reader can continue behind it
+
+    def with_cursor(self, cursor: str) -> Change:
+        """The same as the last change of a batch."""
+        return replace(self, cursor=cursor)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `headrace watch --json` shows it."""
+        change: dict[str, Any] = {"op": self.op}
+        if self.op != "restart":
+            change["row"] = {name: _encode(value) for name, value in self.row.items()}
+        return {**change, "version": self.version, "commit": self.commit, "cursor": self.cursor}
+
+
+def _encode(value: Any) -> Any:
+    """A value as JSON has it; see `values`."""
+    if isinstance(value, datetime):
+        return iso(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list | tuple):
+        return [_encode(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _encode(each) for name, each in value.items()}
+    return value
