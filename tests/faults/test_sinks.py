@@ -1,0 +1,88 @@
+"""Servers killed between the write of a sink and its progress: files have each row once, a URL at least once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.faults import VARIABLE
+from tests.unit.sink.bench import Receiver, data_files
+
+from ..server import UpServer
+from ..waiting import wait_until
+from ..warm import Java
+from .clicks import Clicks
+
+POINTS = ("sink.before_commit", "sink.after_commit", "sink.before_progress", "sink.after_progress")
+SINKS = """
+CREATE SINK events FROM clicks WITH (connector = 'files', path = 'events', format = 'json', batch.rows = 30);
+CREATE SINK minutes FROM per_minute
+  WITH (connector = 'files', path = 'minutes', format = 'json', partition.by = 'date');
+CREATE SINK hook FROM clicks WITH (connector = 'http', url = '{url}', batch.rows = 30);
+CREATE SINK rows FROM per_minute WITH (connector = 'http', url = '{rows}');
+"""
+NAMES = {"events", "minutes", "hook", "rows"}
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in data_files(folder) for line in path.read_text().splitlines()]
+
+
+def is_caught_up(server: UpServer) -> bool:
+    sinks = server.get("/v1/sinks")["sinks"]
+    return {sink["name"] for sink in sinks if sink["state"] == "running" and not sink["behind_commits"]} == NAMES
+
+
+def newest(rows: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
+    """What a reader has who keeps the newest change of each row."""
+    found: dict[tuple[str, str], tuple[tuple[int, int], dict[str, Any]]] = {}
+    for row in rows:
+        key, place = (row["window_start"], row["who"]), (row["_version"], row["_commit"])
+        if key not in found or place >= found[key][0]:
+            found[key] = (place, row)
+    return {key: (row["n"], row["weight"]) for key, (_, row) in found.items() if row["_op"] == "upsert"}
+
+
+def check(server: UpServer, workspace: Path, clicks: Clicks, receiver: Receiver, rows: Receiver) -> None:
+    """Every acknowledged event is in the files, once, and at the URL; the newest changes are the rows of the view."""
+    clicks.check(server)
+    wait_until(lambda: is_caught_up(server), 60, lambda: server.get("/v1/sinks"))
+    expected = Counter(event["id"] for event in clicks.acknowledged)
+    view = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
+
+    def all_there() -> bool:
+        ids = Counter(row["id"] for row in read(workspace / "events"))
+        sent = Counter({(row["_commit"], row["_position"]): row["id"] for row in receiver.rows}.values())
+        return (ids, sent) == (expected, expected) and newest(read(workspace / "minutes")) == view == newest(rows.rows)
+
+    wait_until(all_there, 60, lambda: server.get("/v1/sinks"))
+    assert not list(workspace.rglob("*.tmp"))
+
+
+@pytest.mark.timeout(900)
+def test_servers_killed_in_sinks(java: Java, workspace: Path) -> None:
+    receiver, rows, clicks = Receiver(), Receiver(), Clicks()
+    fault = workspace / "fault"
+    definitions = SINKS.format(url=receiver.url, rows=rows.url)
+    (workspace / "definitions" / "sinks.sql").write_text(definitions)
+    try:
+        for point in POINTS:
+            for passed in (1, 4):
+                fault.unlink(missing_ok=True)
+                server = java.server(workspace, **{VARIABLE: f"@{fault}"}).wait_for_http()
+                fault.write_text(f"{point}:{passed}")  # only now: a sink that catches up may pass it at once
+                while server.process.poll() is None:
+                    clicks.post(server)
+        fault.unlink()
+        server = java.server(workspace).wait_until_ready()
+        for _ in range(3):
+            clicks.post(server, strict=True)
+        check(server, workspace, clicks, receiver, rows)
+        assert server.stop() == 0, server.log_tail()
+    finally:
+        receiver.close()
+        rows.close()
