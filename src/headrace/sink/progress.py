@@ -75,9 +75,7 @@ def identity_of(sink: Sink) -> str:
 
 def read_progress(store: Store) -> dict[str, Progress]:
     """Of all sinks that the store knows, by name."""
-    with store.snapshot() as snapshot:
-        kept = snapshot.kept(KIND)
-    return {name: _from_text(text) for name, text in kept.items()}
+    return {name: _from_text(text) for name, text in store.kept(KIND).items()}
 
 
 def write_progress(store: Store, progress: Progress) -> None:

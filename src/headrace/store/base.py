@@ -308,9 +308,6 @@ class Snapshot(Protocol):
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
         """What `fold` gives, as tuples: the quick way to a few rows."""
 
-    def kept(self, kind: str) -> dict[str, str]:
-        """The texts that `keep` wrote, by name."""
-
     def followers(self) -> list[Follower]:
         """Everybody who follows a view."""
 
@@ -442,8 +439,11 @@ class Store(Protocol):
     def keep(self, kind: str, name: str, value: str | None) -> None:
         """Keep a small text for others, such as the progress of a sink, in place of the one before; None: no longer.
 
-        Readers of rows do not notice.
+        It outlives the rows: a store that starts anew, to be filled from the lake, still has it.
         """
+
+    def kept(self, kind: str) -> dict[str, str]:
+        """The texts that `keep` wrote, by name."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """A consistent read of versions and rows."""

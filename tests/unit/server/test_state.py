@@ -54,6 +54,7 @@ def test_a_dict_is_as_json_shows_it() -> None:
         "nullable": True,
         "computed": "size * 2",
         "path": None,
+        "record": None,
     }
 
 

@@ -54,7 +54,6 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
     # An older Headrace that opens the file leaves it alone: so it came without a new format.
-    "CREATE TABLE IF NOT EXISTS kept (kind VARCHAR NOT NULL, name VARCHAR NOT NULL, value VARCHAR NOT NULL)",
 )
 # The log of touched cells. An older Headrace that opens the file leaves it alone, and then it begins anew: so it came
 # without a new format.

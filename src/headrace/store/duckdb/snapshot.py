@@ -17,7 +17,6 @@ from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
 from headrace.store.changes import Follower, Log
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
-from headrace.store.duckdb.kept import read_kept
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
 from headrace.store.duckdb.tables import (
@@ -175,9 +174,6 @@ class DuckSnapshot:
             end = cut if end is None else min(cut, end)
         near = replace(selection, panes=(start, end))
         return self._folded(version, sources, near)
-
-    def kept(self, kind: str) -> dict[str, str]:
-        return read_kept(self._connection, kind)
 
     def followers(self) -> list[Follower]:
         return read_followers(self._connection)

@@ -35,7 +35,7 @@ from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.held import Lookups
-from headrace.store.duckdb.kept import write_kept
+from headrace.store.duckdb.kept import Kept
 from headrace.store.duckdb.log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
@@ -58,14 +58,16 @@ from headrace.store.duckdb.versions import (
     starting_base,
 )
 
+NUMBER = "number"  # the highest one of a view's versions, as it is kept
 UNSERVED = ("registered", "building", "ready")
 
 
 class DuckStore:
     """The store of a workspace. Every write checks the fence it was opened with."""
 
-    def __init__(self, database: Database, fence: int) -> None:
+    def __init__(self, database: Database, fence: int, kept: Kept) -> None:
         self._database = database
+        self._kept = kept
         self._fence = fence
         self._writing = threading.Lock()
         # What is committed; None if it is not known which side of a commit a reader sees.
@@ -80,7 +82,8 @@ class DuckStore:
     ) -> DuckStore:
         """Open or make the file; a writer takes over from every writer with a lower fence."""
         folder = batch_folder or Path(path).with_name("batch")
-        store = cls(Database(Path(path), folder, fence, read_only=read_only), fence)
+        database = Database(Path(path), folder, fence, read_only=read_only)
+        store = cls(database, fence, Kept(Path(path).parent, None if read_only else fence))
         try:
             with store.snapshot() as snapshot:
                 store._committed = snapshot.versions()
@@ -105,7 +108,7 @@ class DuckStore:
         with self._transaction() as connection:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
             self._remove_unserved(connection, view.name)
-            number = next_number(connection, view.name)
+            number = self._next_number(connection, view.name)
             serving = next((version.number for version in own if version.serving), None)
             version = Version(
                 view,
@@ -129,7 +132,7 @@ class DuckStore:
             version = replace(
                 source,
                 view=view,
-                number=next_number(connection, view.name),
+                number=self._next_number(connection, view.name),
                 fingerprint=fingerprint,
                 bases=tuple(adopted_base(base, patience_ms[base.stream]) for base in source.bases),
                 changed_at_us=now_us(),
@@ -373,6 +376,15 @@ class DuckStore:
         change(connection, self._fence, version)  # only the writer may
         delete_version(connection, version)
 
+    def _next_number(self, connection: duckdb.DuckDBPyConnection, view: str) -> int:
+        """A number that no version of the view has had, not even in a database before this one.
+
+        Who gets changes tells old from new by it.
+        """
+        number = next_number(connection, view, above=int(self._kept.read(NUMBER).get(view, 0)))
+        self._kept.write(NUMBER, view, str(number))
+        return number
+
     def _expect(self, connection: duckdb.DuckDBPyConnection, view: str, number: int, *states: str) -> Version:
         version = read_version(connection, view, number)
         if version.state not in states:
@@ -382,22 +394,10 @@ class DuckStore:
     # For others
 
     def keep(self, kind: str, name: str, value: str | None) -> None:
-        # No version changes: what is known of them stays known, and reads under way go on.
-        with self._writing, self._database.use():
-            connection = self._database.writer
-            connection.begin()
-            try:
-                ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
-                if highest is not None and highest > self._fence:
-                    raise FencedError(
-                        f"the {kind} '{name}' was not recorded", found=f"fence {highest}", expected=f"{self._fence}"
-                    )
-                write_kept(connection, kind, name, value)
-            except BaseException:
-                with suppress(duckdb.Error):
-                    connection.rollback()
-                raise
-            connection.commit()
+        self._kept.write(kind, name, value)
+
+    def kept(self, kind: str) -> dict[str, str]:
+        return self._kept.read(kind)
 
     # Connections
 

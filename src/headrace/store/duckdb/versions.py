@@ -104,10 +104,10 @@ def adopted_base(base: Base, patience_ms: int) -> Base:
     return replace(base, patience_ms=patience_ms, patience_from=since, stalled=None, quarantined=False)
 
 
-def next_number(connection: Connection, view: str) -> int:
-    """A number that no version of the view has had."""
+def next_number(connection: Connection, view: str, above: int = 0) -> int:
+    """A number that no version of the view has had; a higher one than `above`."""
     ((last,),) = run(connection, "SELECT max(last) FROM numbers WHERE view = ?", [view])
-    number = int(last or 0) + 1
+    number = max(int(last or 0), above) + 1
     run(connection, "DELETE FROM numbers WHERE view = ?", [view])
     run(connection, "INSERT INTO numbers VALUES (?, ?)", [view, number])
     return number
