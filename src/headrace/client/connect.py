@@ -14,6 +14,7 @@ from headrace.client.following import Subscription, kind_of, tail_events
 from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, streams_html, views_html
 from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
 from headrace.client.whole import read_whole
+from headrace.client.without import needs_server
 from headrace.errors import HeadraceError, InUseError
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.page import EventQuestion, StreamEvent
@@ -187,6 +188,11 @@ class Connection:
             if not self._change_to_server():
                 raise
 
+    def _need_server(self) -> None:
+        """Use the server that runs now. The folder is not opened: that could keep a server from starting."""
+        if self.url is None and not self._change_to_server():
+            raise needs_server()
+
     def _change_to_server(self) -> bool:
         """Use the server that runs now, if one does."""
         server = self._reconnect() if self._reconnect else None
@@ -292,6 +298,7 @@ class Connection:
             if kind_of(self._backend, what) == "view":
                 return self.changes(ChangeQuestion.of(what, key, where, snapshot, settled_only, cursor))
             return self.tail(what, cursor or start, where=where, key=key)
+        self._need_server()
         kind = kind_of(self._backend, what)
         self._backend.create_subscription(
             name, **{kind: what}, guarantee=guarantee, where=where, key=key, start=start, timeout=timeout
@@ -300,10 +307,12 @@ class Connection:
 
     def subscriptions(self) -> list[dict[str, Any]]:
         """The named subscriptions: terms, lag, events in flight, members."""
+        self._need_server()
         return [subscription.as_dict() for subscription in self._backend.subscriptions()]
 
     def drop_subscription(self, name: str) -> None:
         """Forget a named subscription."""
+        self._need_server()
         self._backend.drop_subscription(name)
 
     def streams(self) -> list[dict[str, Any]]:

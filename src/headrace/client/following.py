@@ -154,9 +154,10 @@ class Subscription:
 
 def kind_of(backend: Backend, name: str) -> str:
     """Whether a name is that of a stream or of a view."""
-    streams, views = ([each.name for each in these] for these in (backend.streams(), backend.views()))
+    streams = [stream.name for stream in backend.streams()]
     if name in streams:
         return "stream"
+    views = [view.name for view in backend.views()]
     if name in views:
         return "view"
     hint = did_you_mean(name, [*streams, *views])

@@ -16,28 +16,29 @@ class WithoutServer:
 
     def subscriptions(self) -> list[SubscriptionStatus]:
         """Not possible without a server."""
-        raise _needs_server()
+        raise needs_server()
 
     def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
         """Not possible without a server."""
-        raise _needs_server()
+        raise needs_server()
 
     def drop_subscription(self, name: str) -> None:
         """Not possible without a server."""
-        raise _needs_server()
+        raise needs_server()
 
     def batches(self, subscription: str, limit: int, credit: int) -> Generator[Mapping[str, Any], None, None]:
         """Not possible without a server."""
-        raise _needs_server()
+        raise needs_server()
 
     def acknowledge(self, subscription: str, leases: Sequence[str], events: Sequence[str] | None = None) -> None:
         """Not possible without a server."""
-        raise _needs_server()
+        raise needs_server()
 
     def give_back(self, subscription: str, leases: Sequence[str]) -> None:
         """Not possible without a server."""
-        raise _needs_server()
+        raise needs_server()
 
 
-def _needs_server() -> NotReadyError:
+def needs_server() -> NotReadyError:
+    """The error for a method that needs a server."""
     return NotReadyError("no server is running, and subscriptions need one", fix="`headrace up` starts one")
