@@ -147,6 +147,7 @@ class Calls:
     def _received_once(self, method: str, path: str, **request: Any) -> Iterator[tuple[str, Any]]:
         headers = {"accept": EVENT_STREAM}
         with self._reaching(), self._http.stream(method, path, headers=headers, **request) as (reply, lines):
+            self._reached = True
             if not reply.headers.get("content-type", "").startswith(EVENT_STREAM):
                 self.read(replace(reply, content=b"".join(lines)))
             name = "message"

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.errors import NotFoundError, did_you_mean
-from headrace.follow.page import EventPage, EventQuestion, StreamEvent, read_columns
+from headrace.follow.page import Columns, EventPage, EventQuestion, StreamEvent, decode_values, read_columns
+from headrace.serve.change import Change
 
 if TYPE_CHECKING:
     from headrace.client.verbs import Backend, Verbs
@@ -35,9 +36,13 @@ def tail_events(verbs: Verbs, stream: str, question: EventQuestion, *, follow: b
 
 
 class ReceivedEvent:
-    """An event that a subscription delivered; it has the attributes of a `StreamEvent`, and `attempt` and `ack()`."""
+    """An event, or a change of a view, that a subscription delivered.
 
-    def __init__(self, event: StreamEvent, batch: ReceivedBatch, content: Mapping[str, Any]) -> None:
+    It has the attributes of a `StreamEvent`, or of a `Change`, and `attempt` and `ack()`. `event["page"]` is a field, or
+    a column of the row.
+    """
+
+    def __init__(self, event: StreamEvent | Change, batch: ReceivedBatch, content: Mapping[str, Any]) -> None:
         self.event = event
         self.content = content  # as JSON
         self._batch = batch
@@ -46,7 +51,7 @@ class ReceivedEvent:
         return getattr(self.event, name)
 
     def __getitem__(self, field: str) -> Any:
-        return self.event[field]
+        return self.event.row[field] if isinstance(self.event, Change) else self.event[field]
 
     def __repr__(self) -> str:
         return f"<{self._batch.subscription} {self.event!r}>"
@@ -61,7 +66,7 @@ class ReceivedEvent:
 
         Acknowledgements are sent when all events of the batch have one, and otherwise once a second.
         """
-        self._batch.acknowledge_event(self.event.cursor)
+        self._batch.acknowledge_event(self.content["cursor"])
 
 
 class ReceivedBatch:
@@ -72,9 +77,9 @@ class ReceivedBatch:
         self.subscription = subscription
         self.lease: str | None = content["lease"]
         self.attempt: int = content["attempt"]
-        self.events = [ReceivedEvent(StreamEvent.from_dict(event, columns), self, event) for event in content["events"]]
+        self.events = [ReceivedEvent(_read(event, columns), self, event) for event in content["events"]]
         self._backend = backend
-        self._open = {event.cursor for event in self.events}
+        self._open = {event.content["cursor"] for event in self.events}
         self._gathered: list[str] = []
         self._sent_at = time.monotonic()
 
@@ -150,6 +155,12 @@ class Subscription:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _read(content: Mapping[str, Any], columns: Columns) -> StreamEvent | Change:
+    if "op" not in content:
+        return StreamEvent.from_dict(content, columns)
+    return Change(content["op"], decode_values(content.get("row", {}), columns), content["version"], content["commit"])
 
 
 def kind_of(backend: Backend, name: str) -> str:

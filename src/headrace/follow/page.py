@@ -98,12 +98,18 @@ class StreamEvent:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], columns: Columns) -> Self:
         """The event from its JSON."""
-        fields = dict(content["event"])
-        for name, decode in _decoders(columns):
-            if fields.get(name) is not None:
-                fields[name] = decode(fields[name])
+        fields = decode_values(content["event"], columns)
         arrived = datetime.fromisoformat(content["arrived"]).astimezone(UTC)
         return cls(content["commit"], content["position"], arrived, fields)
+
+
+def decode_values(content: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
+    """Values of columns from their JSON."""
+    values = dict(content)
+    for name, decode in _decoders(columns):
+        if values.get(name) is not None:
+            values[name] = decode(values[name])
+    return values
 
 
 @lru_cache(maxsize=64)

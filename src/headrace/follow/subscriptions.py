@@ -109,6 +109,11 @@ class Subscriptions:
             queue.drop()
             del self._queues[name]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of those that can be read."""
+        return sorted(self._queues)
+
     def statuses(self) -> list[SubscriptionStatus]:
         """All of them, by name."""
         return [queue.status() for _, queue in sorted(self._queues.items())]

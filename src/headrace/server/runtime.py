@@ -115,7 +115,7 @@ class Runtime:
         )
         self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
         self._sinks = Sinks(self._store, workspace, self._lake_of)
-        self.following = Following(workspace.subscriptions, self._pipeline, lease.check)
+        self.following = Following(workspace.subscriptions, self._store, self._pipeline, lease.check)
         self.monitor.subscriptions = self.following.subscriptions.statuses
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)
         self.feeds = ViewFeeds(self._store, self.stopped)
@@ -138,6 +138,7 @@ class Runtime:
     def start(self) -> None:
         """Start Spark and the pipelines in the background."""
         self._started = time.monotonic()
+        self.following.begin()
         # Not joined: it may be starting Java, which nothing interrupts, and it uses nothing that a stop closes.
         threading.Thread(target=self._run_spark, name="spark", daemon=True).start()
         parts = {"supervisor": self._supervise, "upkeep": self._keep_up, "batch": self._run_batch}
@@ -233,6 +234,7 @@ class Runtime:
         self._sinks.wake()
         self._alerts.notify()
         self.feeds.notify()
+        self.following.notify()
 
     def _wait_until_flowing(self) -> None:
         """Until every stream looks for events, or says why it does not."""
