@@ -94,7 +94,8 @@ def _print_event(content: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         line = orjson.dumps(content).decode()
     else:
-        fields = content["event"].items()
-        line = f"{content['cursor']}  {'  '.join(f'{name}={printable(cell(value))}' for name, value in fields)}"
+        fields = content["event"] if "event" in content else content.get("row", {})
+        head = content["op"] if "op" in content else content["cursor"]
+        line = f"{head}  {'  '.join(f'{name}={printable(cell(value))}' for name, value in fields.items())}"
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -38,8 +38,8 @@ def tail_events(verbs: Verbs, stream: str, question: EventQuestion, *, follow: b
 class ReceivedEvent:
     """An event, or a change of a view, that a subscription delivered.
 
-    It has the attributes of a `StreamEvent`, or of a `Change`, and `attempt` and `ack()`. `event["page"]` is a field, or
-    a column of the row.
+    It has the attributes of a `StreamEvent`, or of a `Change`, and `attempt` and `ack()`. `event["page"]` is a field,
+    or a column of the row.
     """
 
     def __init__(self, event: StreamEvent | Change, batch: ReceivedBatch, content: Mapping[str, Any]) -> None:

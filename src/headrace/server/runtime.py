@@ -433,7 +433,10 @@ class Runtime:
         """The state of the server, streams, views and sinks."""
         status, sinks = self.monitor.status(), tuple(self.sinks())
         return replace(
-            status, warnings=(*status.warnings, *sink_warnings(sinks)), sinks=sinks, alerts=tuple(self.alerts())
+            status,
+            warnings=(*status.warnings, *sink_warnings(sinks), *self.following.subscriptions.problems().values()),
+            sinks=sinks,
+            alerts=tuple(self.alerts()),
         )
 
     def sinks(self) -> list[SinkStatus]:
