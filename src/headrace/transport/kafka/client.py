@@ -47,8 +47,8 @@ _QUICK: dict[str, Any] = {
     "fetch.queue.backoff.ms": 2,
     "fetch.error.backoff.ms": 100,
     "queued.min.messages": 1_000_000,
-    "queued.max.messages.kbytes": 16_384,
-    "max.partition.fetch.bytes": 4 << 20,
+    "queued.max.messages.kbytes": 4_096,
+    "max.partition.fetch.bytes": 1 << 20,
     "check.crcs": True,
 }
 _ANY: dict[str, Any] = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000}
