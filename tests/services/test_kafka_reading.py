@@ -148,7 +148,7 @@ def test_beginnings(kafka: Kafka, open_stream: Open, mode: Any, expected: int) -
     transport = open_stream(topic, start=Start(mode, between_ms if mode == "timestamp" else None, ((0, 4),)))
     wait_until(has(transport, 5))
     assert values(transport) == [b"0", b"1", b"2", b"3", b"4"][5 - expected :]
-    assert transport.lag(START) == expected
+    assert transport.lags(START) == {(topic, 0): expected}
 
 
 def test_a_time_after_all_events_begins_at_the_end(kafka: Kafka, open_stream: Open) -> None:
@@ -195,13 +195,13 @@ def test_a_lost_range_stops_and_names_its_offsets_until_it_is_skipped(kafka: Kaf
     with pytest.raises(CorruptionError, match=lost):
         values(again, lake_end)
     with pytest.raises(UsageError, match="an offset from 6 to 10"):
-        again.skip({0: 4}, lake_end)
-    assert again.skip("earliest", lake_end) == [Skipped(topic, 0, 3, 6)]
+        again.skip(Start("offsets", offsets=((0, 4),)), lake_end)
+    assert again.skip(Start("earliest"), lake_end) == [Skipped(topic, 0, 3, 6)]
     assert values(again, lake_end) == [b"6", b"7", b"8", b"9"]
-    assert again.skip({0: 8}, lake_end) == [Skipped(topic, 0, 6, 8)]
+    assert again.skip(Start("offsets", offsets=((0, 8),)), lake_end) == [Skipped(topic, 0, 6, 8)]
     last = open_stream(topic, lake_end=lake_end)
     assert values(last, lake_end) == [b"8", b"9"]
-    assert last.skip("latest", lake_end) == [Skipped(topic, 0, 8, 10)]
+    assert last.skip(Start("latest"), lake_end) == [Skipped(topic, 0, 8, 10)]
     assert values(last, lake_end) == []
 
 
@@ -222,11 +222,11 @@ def test_a_topic_made_anew_stops_the_stream_until_it_is_skipped(kafka: Kafka, op
     lake_end = Position((2,))
     again = open_stream(topic, lake_end=lake_end)
     assert isinstance(again.trouble, CorruptionError)
-    assert again.skip("earliest", lake_end) == [Skipped(topic, 0, 0, 0)]
+    assert again.skip(Start("earliest"), lake_end) == [Skipped(topic, 0, 0, 0)]
     wait_until(lambda: again.trouble is None, 30)
     wait_until(has(again, 2, 3))
     assert values(again, lake_end) == [b"c", b"d", b"e"]
-    assert again.lag(lake_end) == 3
+    assert again.lags(lake_end) == {(topic, 0): 3}
 
 
 def test_what_is_wrong_is_one_sentence_and_heals(kafka: Kafka, open_stream: Open, tmp_path: Path) -> None:

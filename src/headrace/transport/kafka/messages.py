@@ -70,10 +70,17 @@ def make_events(number: int, messages: Sequence[Message], stream_format: str) ->
         values = [value or b"" for value in values]
     frames = frame_messages(values, trim=stream_format != TEXT)
     count = len(messages)
-    offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
+    offsets = _offsets(messages)
     times_ms = np.fromiter(map(itemgetter(1), map(Message.timestamp, messages)), np.int64, count)
     metadata = KafkaMetadata(messages, offsets, times_ms)
     return Events(frames, event_base(number) + offsets, _arrivals(times_ms), reasons, metadata)
+
+
+def _offsets(messages: Sequence[Message]) -> npt.NDArray[np.int64]:
+    first, last = messages[0].offset() or 0, messages[-1].offset() or 0
+    if last - first == len(messages) - 1:  # they ascend, so that there is no gap
+        return np.arange(first, last + 1, dtype=np.int64)
+    return np.fromiter(map(Message.offset, messages), np.int64, len(messages))
 
 
 def _arrivals(times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -222,6 +222,7 @@ class KafkaTransport:
         offsets = self._wanted_offsets(admin, to, all_now)
         skipped: list[Skipped] = []
         changed: dict[int, int] = {}
+        again: list[Partition] = []
         for index, each in enumerate(all_now):
             low, end = lows.offset(index), ends.offset(index)
             number = list(kept)[index] if index < len(kept) else None
@@ -230,13 +231,16 @@ class KafkaTransport:
             target = _target(self._stream, to, each, offset, low=low, end=end, reached=reached)
             if number is not None and target > reached:
                 changed[number] = target
+            elif number is not None and target < reached:  # truncated: its offsets come again, under a new number
+                gone[number] = reached
+                again.append(Partition(each.topic, each.topic_id, each.partition, target))
             elif number is None:
                 new[index - len(kept)] = Partition(each.topic, each.topic_id, each.partition, target)
             if target != reached or number is None:
                 skipped.append(Skipped(each.topic, each.partition, reached, target))
         if dry_run or (not skipped and not gone):
             return skipped
-        self._partitions.change(changed, gone, new)
+        self._partitions.change(changed, gone, [*new, *again])
         return skipped
 
     def _wanted_offsets(
