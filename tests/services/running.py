@@ -110,7 +110,9 @@ class Kafka(Service):
     def producer(self, **config: Any) -> Producer:
         """Acknowledged by all, each message once; underscores in the names of settings stand for dots."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        return Producer({"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, **settings})
+        return Producer(
+            {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "log_level": 2, **settings}
+        )
 
     def produce(
         self,
