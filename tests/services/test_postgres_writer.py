@@ -6,10 +6,13 @@ import json
 import math
 import os
 import random
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -479,6 +482,43 @@ def test_a_table_that_is_locked(session: Session, monkeypatch: pytest.MonkeyPatc
     assert session.writer.resume() == full("c1")
     session.writer.write(batch(upserts([row("/a", 2)]), "c2"))
     assert session.rows(HITS) == [("/a", 2)]
+
+
+@pytest.fixture
+def small_tablespace(postgres: Postgres, session: Session) -> Iterator[Path]:
+    """A disk of 16 MB that holds new tables of the database."""
+    disk = postgres.folder / "small-disk"
+    disk.mkdir()
+    owner = (postgres.folder / "postgres" / "data").stat()
+    options = f"size=16m,mode=700,uid={owner.st_uid},gid={owner.st_gid}"
+    command = ["mount", "-t", "tmpfs", "-o", options, "headrace-test", str(disk)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        disk.rmdir()
+        pytest.skip(f"mounting a file system is not permitted here: {ended.stderr.strip()}")
+    session.rows(f"CREATE TABLESPACE small LOCATION '{disk}'")
+    yield disk
+    session.writer.close()
+    session.rows("DROP TABLE counts")
+    session.rows("DROP TABLESPACE small")
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+    disk.rmdir()
+
+
+def test_a_full_disk_of_the_database(session: Session, small_tablespace: Path) -> None:
+    session.writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
+    session.rows("ALTER TABLE counts SET TABLESPACE small")
+    ballast = small_tablespace / "ballast"
+    with ballast.open("ab", buffering=0) as out, suppress(OSError):
+        while out.write(bytes(4096)) == 4096:
+            pass
+    many = batch(upserts([row(f"/page/{n}", n) for n in range(2000)], 2), "c2")
+    with pytest.raises(DestinationError, match=r"the disk of the database is full .*free space there"):
+        session.writer.write(many)
+    ballast.unlink()
+    assert session.writer.resume() == full("c1")
+    session.writer.write(many)
+    assert session.rows("SELECT count(*), sum(hits) FROM counts") == [(2001, 1 + sum(range(2000)))]
 
 
 def test_a_server_that_is_down_and_comes_back(postgres: Postgres, session: Session) -> None:

@@ -30,7 +30,7 @@ DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, at TIMESTAMP NOT NULL,
   WATERMARK FOR at AS at - INTERVAL 10 SECONDS);
 CREATE MATERIALIZED VIEW per_minute AS
-  SELECT who, count(*) AS n, sum(id) AS ids FROM clicks GROUP BY who, window(at, '1 minute');
+  SELECT who, {columns} FROM clicks WHERE {where} GROUP BY who, window(at, '1 minute');
 CREATE SINK rows_to_table FROM per_minute WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'per_minute');
 CREATE SINK events_to_table FROM clicks WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'clicks',
   batch.rows = 40);
@@ -50,15 +50,26 @@ class Flow:
         self.rows_topic, self.events_topic = (f"{name}-{time.monotonic_ns()}" for name in ("rows", "events"))
         (folder / "definitions").mkdir()
         (folder / "headrace.toml").write_text(SETTINGS)
-        definitions = DEFINITIONS.format(
-            rows=self.rows_topic, events=self.events_topic, servers=kafka.bootstrap_servers
-        )
-        (folder / "definitions" / "clicks.sql").write_text(definitions)
+        self.define()
         self.fault = folder / "fault"
         self.fault.write_text("")
         self._ids = 0
         self._waiting: tuple[str, list[dict[str, Any]]] | None = None
         self.server = self.start()
+
+    def define(self, columns: str = "count(*) AS n, sum(id) AS ids", where: str = "id >= 0") -> None:
+        """Write the definitions, with these columns of the view over these events."""
+        topics = {"rows": self.rows_topic, "events": self.events_topic, "servers": self._kafka.bootstrap_servers}
+        text = DEFINITIONS.format(columns=columns, where=where, **topics)
+        (self._folder / "definitions" / "clicks.sql").write_text(text)
+
+    def apply(self) -> None:
+        """Have the server take the definitions, and wait until the view has its new version."""
+        self.server.http.post(f"{self.server.url}/v1/apply", json={}).raise_for_status()
+        wait_until(lambda: not any(view["building"] for view in self.server.get("/v1/views")["views"]), 200)
+
+    def sink(self, name: str) -> dict[str, Any]:
+        return next(sink for sink in self.server.get("/v1/sinks")["sinks"] if sink["name"] == name)
 
     def start(self) -> WarmServer:
         self.server = self._java.server(self._folder, **{VARIABLE: f"@{self.fault}", "PG_URL": self._url})
@@ -112,22 +123,34 @@ class Flow:
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self._url, autocommit=True) as connection:
-            return connection.execute(text.encode()).fetchall()
+            result = connection.execute(text.encode())
+            return result.fetchall() if result.description else []
 
-    def check(self) -> None:
-        """Both tables and both topics are exactly what the server has."""
-        rows = self.server.rows("per_minute")
-        expected = {(row["who"], row["window_start"]): (row["n"], row["ids"]) for row in rows}
-        assert sum(n for n, _ in expected.values()) == self._ids
-        table = self.query("SELECT who, window_start, n, ids FROM per_minute")
-        assert len(table) == len(expected)
-        assert {(who, iso(start)): (n, int(ids)) for who, start, n, ids in table} == expected
-        ids = self.query("SELECT count(*), count(DISTINCT id), count(DISTINCT _position) FROM clicks")
-        assert ids == [(self._ids,) * 3], "each event once"
+    def expected(self) -> dict[tuple[str | None, str], tuple[int, int]]:
+        """The rows of the view."""
+        return {(r["who"], r["window_start"]): (r["n"], r["ids"]) for r in self.server.rows("per_minute")}
+
+    def table(self) -> dict[tuple[str | None, str], tuple[int, int]]:
+        """The rows in PostgreSQL."""
+        rows = self.query("SELECT who, window_start, n, ids FROM per_minute")
+        return {(who, iso(start)): (n, int(ids)) for who, start, n, ids in rows}
+
+    def topic(self) -> dict[tuple[str | None, str], tuple[int, int]]:
+        """The rows in Kafka, as a consumer has them that drops repeats."""
         latest = LatestRows()
         for message in self._kafka.messages(self.rows_topic):
             latest.apply(message.key(), message.value(), message.headers())
-        assert {(r["who"], r["window_start"]): (r["n"], r["ids"]) for r in latest.rows()} == expected
+        return {(r["who"], r["window_start"]): (r["n"], r["ids"]) for r in latest.rows()}
+
+    def check(self) -> None:
+        """Both tables and both topics are exactly what the server has."""
+        expected = self.expected()
+        assert sum(n for n, _ in expected.values()) == self._ids
+        assert self.query("SELECT count(*) FROM per_minute") == [(len(expected),)]
+        assert self.table() == expected
+        assert self.topic() == expected
+        ids = self.query("SELECT count(*), count(DISTINCT id), count(DISTINCT _position) FROM clicks")
+        assert ids == [(self._ids,) * 3], "each event once"
         events = Counter(json.loads(m.value() or "")["id"] for m in self._kafka.messages(self.events_topic))
         assert len(events) == self._ids
         assert set(events.values()) == {1}, "each event once"
@@ -171,3 +194,29 @@ def test_nothing_is_lost_or_twice_over_kills(flow: Flow, kafka: Kafka, postgres:
     flow.check()
     log = flow.server.log.read_text()
     assert postgres.password not in log
+
+
+@pytest.mark.timeout(900)
+def test_both_follow_the_versions_of_a_view(flow: Flow) -> None:
+    flow.post(300)
+    flow.caught_up()
+    before = flow.expected()
+    flow.define(where="id >= 150")  # other values, and fewer rows
+    flow.apply()
+    wait_until(lambda: flow.table() == flow.expected() != before, 60, lambda: flow.server.get("/v1/sinks"))
+    wait_until(lambda: flow.topic() == flow.expected(), 60, lambda: flow.server.get("/v1/sinks"))
+    flow.define("count(*) AS n, sum(id) AS ids, max(id) AS last")
+    flow.apply()
+    wait_until(lambda: flow.sink("rows_to_table")["state"] == "stalled", 60)
+    reason = flow.sink("rows_to_table")["reason"]
+    assert "lacks the column 'last'; write ALTER TABLE" in reason
+    assert flow.sink("rows_to_topic")["state"] == "running"
+    statement = reason.partition("; write ")[2].removesuffix("; or name another table")
+    flow.query(statement)
+    flow.server.http.post(f"{flow.server.url}/v1/sinks/rows_to_table/retry").raise_for_status()
+    wait_until(lambda: flow.table() == flow.expected() == before, 60, lambda: flow.server.get("/v1/sinks"))
+    wait_until(lambda: flow.topic() == before, 60, lambda: flow.server.get("/v1/sinks"))
+    flow.server.http.post(f"{flow.server.url}/v1/views/per_minute/rollback", json={}).raise_for_status()
+    wait_until(lambda: flow.expected() != before, 120)
+    wait_until(lambda: flow.table() == flow.expected(), 60, lambda: flow.server.get("/v1/sinks"))
+    wait_until(lambda: flow.topic() == flow.expected(), 60, lambda: flow.server.get("/v1/sinks"))
