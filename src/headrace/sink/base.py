@@ -21,8 +21,9 @@ OP, VERSION, COMMIT, POSITION = "_op", "_version", "_commit", "_position"
 class SinkChange:
     """A row to write, or the key of one that is gone.
 
-    The newest change of a key is the one with the largest (version, commit); a repeat has the same. An event of a
-    stream is always an upsert, and told apart by its position.
+    Within a version the newest change of a key is the one with the largest commit; a repeat has the same. After an edit
+    or a rollback, changes of another version follow. An event of a stream is always an upsert, and told apart by its
+    position.
     """
 
     op: Literal["upsert", "delete"]
