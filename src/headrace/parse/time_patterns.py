@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.duckdb_casts import READ_TIME
+from headrace.define.expression.duckdb_casts import READ_TIME, TO_LOCAL, TO_UTC
 from headrace.define.expression.time_patterns import (
     EXCEEDS_PAD,
     NORMAL,
@@ -27,7 +27,7 @@ from headrace.define.expression.time_patterns import (
     Zone,
     read_pattern,
 )
-from headrace.parse.zones import find_zones, to_utc
+from headrace.parse.zones import find_zones, times_in_zone, to_utc
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -49,14 +49,24 @@ _RANGES = {
 
 
 def register(connection: Any) -> None:
-    """Give a DuckDB connection the function."""
+    """Give a DuckDB connection the functions for texts of times and for zones."""
     from duckdb.func import ARROW, SPECIAL  # takes 0.1 s to import, and few streams have computed fields
 
     connection.create_function(READ_TIME, _run, ["VARCHAR", "VARCHAR"], "BIGINT", type=ARROW, null_handling=SPECIAL)
+    for name, convert in ((TO_LOCAL, _run_to_local), (TO_UTC, _run_to_utc)):
+        connection.create_function(name, convert, ["BIGINT", "VARCHAR"], "BIGINT", type=ARROW, null_handling=SPECIAL)
 
 
 def _run(texts, patterns):  # type: ignore[no-untyped-def]  # DuckDB would read the annotations
     return read_times(texts.combine_chunks(), patterns[0].as_py()) if len(texts) else pa.array([], pa.int64())
+
+
+def _run_to_local(times, zones):  # type: ignore[no-untyped-def]  # as above
+    return times_in_zone(times.combine_chunks(), zones[0].as_py(), to_local=True) if len(times) else times
+
+
+def _run_to_utc(times, zones):  # type: ignore[no-untyped-def]  # as above
+    return times_in_zone(times.combine_chunks(), zones[0].as_py(), to_local=False) if len(times) else times
 
 
 def read_times(texts: pa.Array, pattern: str) -> pa.Array:

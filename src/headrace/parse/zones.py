@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from headrace.define.calendar import UTC_NAME, find_zone, zone_name
 
 Numbers = npt.NDArray[np.int64]
 Zones = npt.NDArray[np.object_]  # names of zones, or seconds east of UTC
@@ -28,6 +31,10 @@ ABBREVIATIONS = {
 }  # fmt: skip
 _OFFSET = re.compile(r"([+-])([0-5]\d):([0-5]\d)(?::([0-5]\d))?")
 _OFFSET_MOST_S = 18 * 3600
+_EPOCH, _US = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+_CYCLE_US = 146_097 * 86_400_000_000  # the calendar repeats after 400 years
+_LAST_US = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _US
+_LATE_US = (datetime(2037, 12, 1, tzinfo=UTC) - _EPOCH) // _US  # Arrow does not go on by the rules of a zone
 
 
 def find_zones(data: npt.NDArray[np.uint8], at: Numbers, end: Numbers, *, short: bool) -> tuple[Zones, Numbers]:
@@ -86,7 +93,43 @@ def to_utc(local_us: Numbers, zones: Zones, good: npt.NDArray[np.bool_]) -> tupl
     return times, good
 
 
+def times_in_zone(times: pa.Array, zone: str, *, to_local: bool) -> pa.Array:
+    """Microseconds since 1970 of times in UTC as local ones, or the other way round; NULL for NULL."""
+    name = zone_name(zone)
+    if name == UTC_NAME:
+        return times
+    convert = _to_local if to_local else _in_zone
+    converted = convert(np.asarray(times.fill_null(0)), name)
+    return pa.array(converted, mask=np.asarray(times.is_null(), dtype=bool))
+
+
+def _to_local(utc_us: Numbers, zone: str) -> Numbers:
+    times = np.array(pc.local_timestamp(pa.array(utc_us).cast(pa.timestamp("us", tz=zone))).cast(pa.int64()))
+    for row in np.flatnonzero(utc_us >= _LATE_US):
+        utc, before_us = _earlier(int(utc_us[row]))
+        times[row] = (utc.astimezone(find_zone(zone)).replace(tzinfo=UTC) - _EPOCH) // _US + before_us
+    return times
+
+
 def _in_zone(local_us: Numbers, zone: str) -> Numbers:
+    late = local_us >= _LATE_US
+    if not late.any():
+        return _in_listed_years(local_us, zone)
+    times = _in_listed_years(np.where(late, 0, local_us), zone)
+    for row in np.flatnonzero(late):
+        local, before_us = _earlier(int(local_us[row]))
+        utc = local.replace(tzinfo=find_zone(zone)).astimezone(UTC)  # in a gap, too, by the offset from before
+        times[row] = (utc - _EPOCH) // _US + before_us
+    return times
+
+
+def _earlier(time_us: int) -> tuple[datetime, int]:
+    """A time before year 9999, the last one that Python has, with the same offset; and how much earlier it is."""
+    before_us = _CYCLE_US if time_us >= _LAST_US else 0
+    return _EPOCH + timedelta(microseconds=time_us - before_us), before_us
+
+
+def _in_listed_years(local_us: Numbers, zone: str) -> Numbers:
     local = pa.array(local_us).cast(pa.timestamp("us"))
     first, last = (
         np.asarray(pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent=which).cast(pa.int64()))
@@ -94,7 +137,7 @@ def _in_zone(local_us: Numbers, zone: str) -> Numbers:
     )
     gaps = first != last
     if not gaps.any():
-        return first
+        return first.copy()
     # In a gap, the time is as much later as the clock was put forward: as if it still had the offset from before.
     before = pa.array(first[gaps]).cast(pa.timestamp("us", tz=zone))
     offsets = np.asarray(pc.local_timestamp(before).cast(pa.int64())) - first[gaps]

@@ -48,6 +48,22 @@ def test_what_cannot_be_computed_is_null(database, computed, value, result):
     assert compute(database, computed, x=("BIGINT", value)) == result
 
 
+@pytest.mark.parametrize(
+    ("computed", "local", "result"),
+    [
+        ("to_utc_timestamp(x, 'Europe/Berlin')", "2026-07-01 12:00:00+00", "2026-07-01 10:00:00+00"),
+        ("to_utc_timestamp(x, 'Europe/Berlin')", "2026-03-29 02:30:00+00", "2026-03-29 01:30:00+00"),  # skipped there
+        ("to_utc_timestamp(x, 'Europe/Berlin')", "2026-10-25 02:30:00+00", "2026-10-25 00:30:00+00"),  # the first one
+        ("from_utc_timestamp(x, 'America/New_York')", "2026-07-01 12:00:00+00", "2026-07-01 08:00:00+00"),
+        ("to_utc_timestamp(x, 'utc')", "2026-07-01 12:00:00+00", "2026-07-01 12:00:00+00"),
+        ("from_utc_timestamp(x, 'Europe/Berlin')", None, None),
+    ],
+)
+def test_local_times(database, computed, local, result):
+    value = "NULL" if local is None else f"'{local}'"
+    assert compute(database, computed, x=("TIMESTAMP", value)) == result
+
+
 def test_names_are_quoted_and_texts_escaped(database):
     assert compute(database, "concat(`end`, 'it''s \\\\ \"x\"')", end=("STRING", "'a'")) == 'ait\'s \\ "x"'
     assert (

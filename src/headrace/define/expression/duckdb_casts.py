@@ -16,7 +16,8 @@ _TIME = (
     f"^{_BLANKS}(\\d{{4}}-\\d{{1,2}}-\\d{{1,2}}(?:[ T]\\d{{1,2}}:\\d{{1,2}}(?::\\d{{1,2}}(?:\\.\\d{{1,6}})?)?)?)"
     f"\\d*{_BLANKS}(Z|UTC|[+-]\\d{{2}}(?::?\\d{{2}})?)?{_BLANKS}$"
 )
-READ_TIME = "headrace_time"  # a function of ours in DuckDB (`parse/time_patterns.py`): microseconds since 1970
+# Functions of ours in DuckDB (`parse/time_patterns.py`, `parse/zones.py`). They give microseconds since 1970.
+READ_TIME, TO_LOCAL, TO_UTC = "headrace_time", "headrace_to_local", "headrace_to_utc"
 
 
 def cast_sql(sql: str, value: Term, cast: Term) -> str:

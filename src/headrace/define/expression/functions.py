@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.define.expression.coercion import VOID, arithmetic_type, common_type
+from headrace.define.expression.duckdb_casts import TO_LOCAL, TO_UTC
 from headrace.define.expression.patterns import groups, matches_nothing, refuse_replacement
 from headrace.define.expression.signatures import Function
 from headrace.define.expression.terms import Term
@@ -51,6 +52,10 @@ def _round(args: Sequence[Term]) -> Type | None:
         return decimal(min(max(whole, 1 - digits), 38), 0)
     scale = min(type_.scale, digits)
     return decimal(min(whole + scale, 38), scale)
+
+
+def _in_zone(function: str) -> str:
+    return f"make_timestamptz({function}(epoch_us({{0}}), {{1}}))"
 
 
 def _mod(args: Sequence[Term]) -> Type | None:
@@ -238,8 +243,8 @@ TABLE = [
         F("add_months", "x TIME, months COUNT", DATE),
         F("last_day", "x TIME", DATE),
         F("date_format", "x TIME, format FORMAT", STRING),
-        F("from_utc_timestamp", "x TIMESTAMP, zone ZONE", TIMESTAMP),
-        F("to_utc_timestamp", "x TIMESTAMP, zone ZONE", TIMESTAMP),
+        F("from_utc_timestamp", "x TIMESTAMP, zone ZONE", TIMESTAMP, _in_zone(TO_LOCAL)),
+        F("to_utc_timestamp", "x TIMESTAMP, zone ZONE", TIMESTAMP, _in_zone(TO_UTC)),
     ),
     *_table(
         "hashes",
