@@ -27,7 +27,7 @@ def glance(frame: bytes) -> dict[str, Any] | None:
 
     Of equal names the last one wins. Integers above 64 bits and all fractions are floats, without their exact digits.
     """
-    if frame[0] != _OBJECT or not is_small(frame):
+    if not frame or frame[0] != _OBJECT or not is_small(frame):
         return None
     try:
         event: dict[str, Any] = orjson.loads(frame)
