@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -102,8 +103,12 @@ def _print(statuses: list[AlertStatus], *, whole: bool) -> None:
 
 
 def _incident_cells(status: AlertStatus, incident: IncidentStatus) -> list[str]:
-    key = ", ".join(f"{name}={printable(str(value))}" for name, value in incident.key.items()) or "–"
+    key = _words(incident.key) or "–"
     others = {name: value for name, value in incident.row.items() if name not in incident.key}
-    row = ", ".join(f"{name}={printable(str(value))}" for name, value in others.items())
+    row = _words(others)
     since = (incident.since or "–").replace("T", " ")[:19]
     return [status.name, incident.state, key, row, since, "yes" if incident.silenced else "no"]
+
+
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={'NULL' if value is None else printable(str(value))}" for name, value in values.items())

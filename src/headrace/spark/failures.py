@@ -43,7 +43,7 @@ def one_line(error: BaseException) -> str:
     if unreadable:
         return f"file '{unreadable.group(1)}' cannot be read; restore it from a backup"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if lines and _WORKER in lines[0] and (raised := _RAISED.findall(str(error))):
-        return raised[-1]
+    if lines and _WORKER in lines[0] and (last_lines := _RAISED.findall(str(error))):
+        return str(last_lines[-1])
     causes = _CAUSE.findall(str(error)) if lines and lines[0].startswith(_CALL) else []
     return causes[-1] if causes else lines[0] if lines else type(error).__name__
