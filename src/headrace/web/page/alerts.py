@@ -34,6 +34,7 @@ def alerts_section(alerts: Sequence[AlertStatus]) -> Html:
     titles_of = ["alert", "state", "key", "row", "since", "events"]
     return join(
         table(columns(*titles, numbers=["firing", "pending"]), rows, label="alerts", stacked=True),
+        tag("p", "Incidents:", class_="quiet") if incidents else None,
         table(columns(*titles_of), incidents, label="incidents", stacked=True) if incidents else None,
     )
 
