@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from headrace.errors import HeadraceError
-from headrace.serve.values import encoder
 from headrace.types import Type
 
 if TYPE_CHECKING:
@@ -46,18 +45,6 @@ class SinkBatch:
     restarted: bool = False  # the first part of one: rows that the destination has from before are not in it
     more: bool = False  # the next batch follows at once
     time_column: str | None = None  # the column by which files are partitioned
-
-    def json_rows(self) -> Iterator[dict[str, Any]]:
-        """Each change as a JSON object: its columns, and `_op`, `_version`, `_commit`."""
-        encoders = [(name, encoder(of)) for name, of in self.columns]
-        for change in self.changes:
-            row: dict[str, Any] = {}
-            for name, encode in encoders:
-                if name in change.row:
-                    value = change.row[name]
-                    row[name] = value if value is None or encode is None else encode(value)
-            row |= {OP: change.op, VERSION: change.version, COMMIT: change.commit}
-            yield row if change.position is None else {**row, POSITION: change.position}
 
 
 class Writer(Protocol):

@@ -21,7 +21,7 @@ class RowEncoder:
 
     def __init__(self, columns: Columns) -> None:
         self._names = [name for name, _ in columns]
-        self._convert = [(name, convert) for name, of in columns if (convert := _converter(of)) is not None]
+        self._convert = [(name, convert) for name, of in columns if (convert := converter(of)) is not None]
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
         values = {name: row[name] for name in self._names}
@@ -45,7 +45,7 @@ class KeyEncoder:
 
 def json_text(of: Type, nul: str) -> Callable[[Any], str]:
     """What writes a value as JSON, with another text in place of each NUL character."""
-    convert = _converter(of)
+    convert = converter(of)
 
     def write(value: Any) -> str:
         text = orjson.dumps(value if convert is None else convert(value)).decode()
@@ -54,7 +54,8 @@ def json_text(of: Type, nul: str) -> Callable[[Any], str]:
     return write
 
 
-def _converter(of: Type) -> Callable[[Any], Any] | None:
+def converter(of: Type) -> Callable[[Any], Any] | None:
+    """What turns a value other than None into one that JSON has; None if it is one."""
     return _decimal if of.name == "DECIMAL" else encoder(of)
 
 

@@ -11,13 +11,13 @@ from headrace.define.expression.python_face import compile_face
 from headrace.define.model import Sink, Stream, View
 from headrace.define.sinks import row_keys, row_types
 from headrace.errors import HeadraceError
-from headrace.follow.chunks import read_chunk
+from headrace.follow.chunks import CHUNK_ROWS, Chunk, Places, read_chunk
 from headrace.follow.page import START, EventCursor
 from headrace.follow.selection import EventFilter
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import Change, ChangeBatch, Evaluation, changes_after
 from headrace.serve.evaluate import find_serving
-from headrace.sink.base import COMMIT, POSITION, SinkBatch, SinkChange
+from headrace.sink.base import SinkBatch, SinkChange
 from headrace.sink.rows import EventRows
 from headrace.sink.sent import SentKeys
 from headrace.store.base import Store, Version
@@ -63,22 +63,32 @@ class StreamFeed:
         self._table = table
         self._rows = rows
         self._filter: tuple[Stream, EventFilter] | None = None
+        self._chunk: tuple[Stream, Chunk, Places] | None = None  # read last: a batch may be a part of it
 
     def after(self, cursor: str | None) -> SinkBatch | None:
         stream, table = self._table()
         place = self._start(table) if cursor is None else EventCursor.from_text(cursor)
-        chunk = read_chunk(table, stream, place, self._rows)
-        if chunk is None:
+        chunk_and_places = self._chunk_after(stream, table, place)
+        if chunk_and_places is None:
             # Written down even if there is nothing: events from now on are those after this place.
             return None if cursor is not None else self._batch(stream, None, place, table)
-        events = chunk.events.slice(0, self._rows)
-        until = chunk.until
-        if len(events) < len(chunk.events):
-            last = len(events) - 1
-            until = EventCursor(*(int(events.column(name)[last].as_py()) for name in (COMMIT, POSITION)))
+        chunk, places = chunk_and_places
+        first = places.count_until(place)
+        end = min(len(places), first + self._rows)
+        events = chunk.events.slice(first, end - first)
+        until = chunk.until if end == len(places) else places[end - 1]
         if self._sink.where is not None:
             events = self._filter_of(stream).select(events)
         return self._batch(stream, EventRows(events, tuple(stream.types().items())), until, table)
+
+    def _chunk_after(self, stream: Stream, table: LakeTable, place: EventCursor) -> tuple[Chunk, Places] | None:
+        if self._chunk is not None and self._chunk[0] is stream and self._chunk[1].covers(place):
+            return self._chunk[1:]
+        chunk = read_chunk(table, stream, place, max(self._rows, CHUNK_ROWS))
+        if chunk is None:
+            return None
+        self._chunk = (stream, chunk, Places(chunk.events))
+        return self._chunk[1:]
 
     def behind(self, cursor: str | None) -> int | None:
         _, table = self._table()

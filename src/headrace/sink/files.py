@@ -24,7 +24,7 @@ from headrace.disk import disk_full, from_system, is_disk_full, replace_file, sy
 from headrace.errors import HeadraceError
 from headrace.faults import fault_point
 from headrace.sink.base import DestinationError, SinkBatch
-from headrace.sink.rows import EventRows, arrow_table
+from headrace.sink.rows import EventRows, arrow_table, json_lines
 
 RECORDS = "_headrace"  # readers of folders, such as Spark, skip names with a leading underscore
 TEMPORARY = ".tmp"
@@ -98,10 +98,7 @@ class FilesWriter:
         """The name and the rows of each file; a result without rows is an empty file in mode complete."""
         name = f"{self._sink.name}-{number:012d}{self._suffix}"
         rows: pa.Table | list[bytes]
-        if self._json:
-            rows = [orjson.dumps(row) for row in batch.json_rows()]
-        else:
-            rows = arrow_table(batch, with_op=self._sink.mode == "update")
+        rows = json_lines(batch) if self._json else arrow_table(batch, with_op=self._sink.mode == "update")
         if not self._by_date:
             yield name, rows
             return

@@ -18,6 +18,7 @@ from headrace.define.model import Sink
 from headrace.faults import fault_point
 from headrace.secrets import reveal, without_passwords
 from headrace.sink.base import DestinationError, SinkBatch
+from headrace.sink.rows import json_lines
 
 SHOWN_REPLY = 200  # characters of a server's answer in an error
 MOST_REPLY = 64 << 10  # bytes of it that are read
@@ -44,16 +45,12 @@ class HttpWriter:
 
     def write(self, batch: SinkBatch) -> None:
         """Send the batch; it is at the server when this returns."""
-        body = {
-            "sink": batch.sink,
-            "snapshot": batch.snapshot,
-            "restarted": batch.restarted,
-            "more": batch.more,
-            "rows": list(batch.json_rows()),
-        }
+        flags = {"snapshot": batch.snapshot, "restarted": batch.restarted, "more": batch.more}
+        head = orjson.dumps({"sink": batch.sink, **flags})
+        body = head[:-1] + b',"rows":[' + b",".join(json_lines(batch)) + b"]}"
         digest = hashlib.sha256(f"{batch.sink}\n{batch.cursor}".encode()).hexdigest()[:32]
         fault_point("sink.before_commit")
-        self._poster.post(orjson.dumps(body), {"idempotency-key": f"{batch.sink}-{digest}"})
+        self._poster.post(body, {"idempotency-key": f"{batch.sink}-{digest}"})
         fault_point("sink.after_commit")
 
     def forget(self) -> None:
