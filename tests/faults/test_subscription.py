@@ -27,33 +27,36 @@ class Members:
 
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self.kills = 0
+        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._files: list[Path] = []
+        self.kills = 0
 
     def start(self) -> None:
         path = self._workspace / f"member-{len(self._files)}.ids"
         self._files.append(path)
         command = [sys.executable, "-m", "tests.faults.member", str(self._workspace), "shared", str(path)]
-        self._processes.append(subprocess.Popen(command, cwd=Path(__file__).parents[2]))
+        self._running.append((subprocess.Popen(command, cwd=Path(__file__).parents[2]), path))
 
     def kill_one(self) -> None:
-        """Kill the one that has run longest, and start another."""
-        process = self._processes.pop(0)
+        """Kill the one that has run longest, and start another; not before it has processed events."""
+        process, path = self._running[0]
         assert process.poll() is None, "a member has ended by itself"
+        if not path.exists() or not path.stat().st_size:
+            return
         process.kill()
         process.wait()
+        del self._running[0]
         self.kills += 1
         self.start()
 
     def end(self) -> None:
-        for process in self._processes:
+        for process, _ in self._running:
             process.kill()
             process.wait()
 
     def ids(self) -> list[int]:
-        """All that they have written, killed or not. The last line of a killed one may be cut."""
-        return [int(line) for path in self._files if path.exists() for line in path.read_text().split("\n")[:-1]]
+        """All that they have written, killed or not."""
+        return [int(line) for path in self._files if path.exists() for line in path.read_text().split()]
 
 
 def click(number: int) -> dict[str, object]:
