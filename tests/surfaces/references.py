@@ -132,6 +132,12 @@ after an edit of the view it is refused (409), and reading has to start again. T
 """
 
 
+_KAFKA = """
+The table `[kafka]` holds settings of every Kafka client, by the names of librdkafka; `HEADRACE_KAFKA_SASL_PASSWORD`
+sets `sasl.password`. [Kafka](kafka.md) has an example.
+"""
+
+
 def cli_reference() -> str:
     """Every command with its arguments and options."""
     return _CLI + "".join(_commands())
@@ -152,7 +158,7 @@ def settings_reference() -> str:
         default = "none" if each.default is None else f"`{toml_value(each.default)}`"
         description = _cell(each.metadata["description"])
         rows.append(f"| `{each.name}` | `HEADRACE_{each.name.upper()}` | {default} | {description} |\n")
-    return _SETTINGS + "".join(rows)
+    return _SETTINGS + "".join(rows) + _KAFKA
 
 
 def http_reference(openapi: dict[str, Any]) -> str:

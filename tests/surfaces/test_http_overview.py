@@ -24,6 +24,7 @@ def test_streams_and_views_are_described(served: Served) -> None:
         "nullable": False,
         "computed": None,
         "path": None,
+        "record": None,
     }
     [view] = served.http.get("/v1/views").json()["views"]
     assert (view["name"], view["stream"], view["keys"]) == ("traffic", "visits", ["page"])

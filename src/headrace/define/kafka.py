@@ -22,6 +22,7 @@ TIME = "scan.startup.timestamp-millis"
 OFFSETS = "scan.startup.specific-offsets"
 DISCOVERY = "scan.topic-partition-discovery.interval"
 COMMIT = "commit.offsets"
+DELIMITER = "csv.field-delimiter"
 DISCOVERY_MS = 30_000  # between two looks for new partitions, and for topics of a pattern
 LEAST_DISCOVERY_MS = 100
 
@@ -43,6 +44,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
         "`true`: offsets that the lake has are also committed to the group `properties.group.id`, for monitoring tools",
         "`false`",
     ),
+    DELIMITER: ("with the format CSV: the character between cells; also `TAB`, `SPACE`", "`,`"),
 }
 # Names of other systems: Flink, RisingWave, ksqlDB, Spark.
 ALSO = {
@@ -55,6 +57,8 @@ ALSO = {
     "scan.startup.timestamp.millis": TIME,
     "scan.startup.timestamp_millis": TIME,
     "startingtimestamp": TIME,
+    "csv.delimiter": DELIMITER,
+    "value_delimiter": DELIMITER,
     "bootstrap.servers": f"{PREFIX}{SERVERS}",
     "bootstrap_servers": f"{PREFIX}{SERVERS}",
     "kafka.bootstrap.servers": f"{PREFIX}{SERVERS}",
@@ -99,6 +103,18 @@ _ELSEWHERE = {
     "failondataloss": "lost offsets always stop the stream; `headrace skip` goes on after them; remove it",
     "wrap_single_value": "remove it: a value is an object, or of the format TEXT one text",
     "value_avro_schema_full_name": "Avro is not read; produce JSON, text or CSV",
+    **dict.fromkeys(
+        ("json.ignore-parse-errors", "csv.ignore-parse-errors", "json.fail-on-missing-field"),
+        "remove it: a value that cannot be read is a dead letter, and a field that is missing is NULL unless NOT NULL",
+    ),
+    "json.timestamp-format.standard": "remove it: a TIMESTAMP is read as ISO 8601, with T or a space",
+    "scan.bounded.mode": "a stream has no end; remove it",
+    "scan.parallelism": "remove it: ranges of partitions are read in parallel",
+    "properties.group.offset": "offsets are kept in the lake; remove it",
+    **dict.fromkeys(
+        ("sink.partitioner", "sink.delivery-guarantee", "sink.transactional-id-prefix", "sink.parallelism"),
+        "it is one of a sink: remove it here, and write CREATE SINK",
+    ),
 }
 _PAIR = re.compile(r"\s*(?:partition\s*:\s*)?(\d+)\s*[,:]\s*(?:offset\s*:\s*)?(\d+)\s*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -144,7 +160,7 @@ def make_source(written: Mapping[str, str]) -> Source:
         if own in spelled:
             raise OptionError(name, f"'{spelled[own]}' and '{name}' are the same option", fix="keep one")
         spelled[own] = name
-        if not value.strip():
+        if not value.strip() and own != DELIMITER:
             raise OptionError(name, f"the option '{name}' is empty", fix="give a value, or remove it")
         if own.startswith(PREFIX):
             check_property(name, own.removeprefix(PREFIX), value)
@@ -152,7 +168,7 @@ def make_source(written: Mapping[str, str]) -> Source:
                 continue  # it is always so
         elif own not in OPTIONS:
             raise _unknown(name)
-        options[own] = value.strip()
+        options[own] = value if own == DELIMITER else value.strip()
     try:
         return Source(KAFKA, _canonical(options))
     except OptionError as error:
@@ -173,6 +189,12 @@ def read_source(source: Source, defaults: Mapping[str, str] | None = None) -> Ka
         read_boolean(options, COMMIT, default=False),
         {**(defaults or {}), **properties},
     )
+
+
+def read_delimiter(source: Source | None) -> str:
+    """The character between the cells of CSV values."""
+    value = source.get(DELIMITER) if source else None
+    return {"TAB": "\t", "SPACE": " "}.get(value, value) if value else ","
 
 
 def canonical_name(name: str) -> str:
@@ -216,6 +238,8 @@ def _canonical(options: dict[str, str]) -> Options:
         pairs = parse_offsets(OFFSETS, options[OFFSETS])
         options[OFFSETS] = ";".join(f"partition:{partition},offset:{offset}" for partition, offset in pairs)
     _check_start(options)
+    if DELIMITER in options:
+        options[DELIMITER] = _delimiter(options[DELIMITER])
     if read_boolean(options, COMMIT, default=False) and f"{PREFIX}group.id" not in options:
         raise OptionError(COMMIT, "offsets are committed to a consumer group", expected="'properties.group.id' = '…'")
     read_milliseconds(options, DISCOVERY, DISCOVERY_MS, least_ms=LEAST_DISCOVERY_MS)
@@ -231,6 +255,19 @@ def _topics(text: str) -> list[str]:
                 fix="a pattern of names is 'topic-pattern' = '…'" if re.search(r"[*+?\[(|]", topic) else None,
             )  # fmt: skip
     return topics
+
+
+def _delimiter(text: str) -> str:
+    """The word for a tab or a space, as ksqlDB has it, since options are trimmed; else the character."""
+    word = {"\t": "TAB", "\\t": "TAB", "tab": "TAB", "space": "SPACE"}.get(text.lower(), text)
+    if word not in ("TAB", "SPACE") and (len(word) != 1 or not word.isascii() or word in '"\r\n'):
+        raise OptionError(
+            DELIMITER,
+            "the delimiter of cells is one character",
+            found=f"'{text}'",
+            expected="such as ';', TAB or SPACE",
+        )
+    return word
 
 
 def _check_pattern(pattern: str) -> None:

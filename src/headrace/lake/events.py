@@ -10,10 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
+from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
 from headrace.lake.fill import Fill, piece_reader, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, VALUE
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
+from headrace.parse.record import COLUMNS
 
 TASK_ROWS = 100_000  # that one task fills: a few tenths of a second
 _RESERVED_TYPES = {
@@ -23,6 +25,12 @@ _RESERVED_TYPES = {
     NEWEST: "TIMESTAMP",
     POSITION: "BIGINT",
     VALUE: "BINARY",
+    COLUMNS[KEY]: "BINARY",
+    COLUMNS[HEADERS]: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+    COLUMNS[TIME]: "TIMESTAMP",
+    COLUMNS[TOPIC]: "STRING",
+    COLUMNS[PARTITION]: "INT",
+    COLUMNS[OFFSET]: "BIGINT",
 }
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.define.kafka import read_delimiter
 from headrace.define.loosening import names_in
 from headrace.define.model import CSV, Stream
 from headrace.lake.batches import of_group
@@ -92,7 +93,7 @@ class _Filling:
         self._schema = table_schema(stream)
         self._format = stream.format
         sent = [field for field in stream.fields if field.is_sent]
-        self._rows = RowReader(sent) if stream.format == CSV else None
+        self._rows = RowReader(sent, read_delimiter(stream.source)) if stream.format == CSV else None
         self._lenient = LenientReader(declared) if declared else None
         self._computing = Computing(stream, to_compute)
         self._target = pa.schema([self._schema.field(name) for name in columns])

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.define.kafka import read_delimiter
 from headrace.define.model import CSV, TEXT, Field, Stream
 from headrace.parse.compute import Computing
 from headrace.parse.frames import Frames
@@ -42,7 +43,7 @@ class Parser:
         self._strict = ObjectReader([field for field in declared if field.name not in lenient])
         later = [field for field in declared if field.name in lenient]
         self._lenient = LenientReader(later) if later else None
-        self._rows = RowReader(declared) if stream.format == CSV else None
+        self._rows = RowReader(declared, read_delimiter(stream.source)) if stream.format == CSV else None
         self._computing = Computing(stream, [field for field in stream.fields if field.computed])
         self._fields = field_schema(stream)
 

@@ -25,7 +25,8 @@ _TEXT = pa.large_string()
 class RowReader:
     """Turns rows into JSON objects, which the parser of JSON judges: types have one meaning in both formats."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Sequence[Field], delimiter: str = ",") -> None:
+        self._delimiter = delimiter
         self._names = [field.name for field in fields]
         self._convert = [cell_converter(str(field.type)) for field in fields]
 
@@ -60,7 +61,7 @@ class RowReader:
                 read_options=pcsv.ReadOptions(
                     use_threads=False, column_names=self._names, block_size=max(1 << 20, 2 * body.nbytes)
                 ),
-                parse_options=pcsv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+                parse_options=pcsv.ParseOptions(delimiter=self._delimiter, quote_char=False, ignore_empty_lines=False),
                 convert_options=pcsv.ConvertOptions(
                     column_types=dict.fromkeys(self._names, _TEXT),
                     check_utf8=False,
@@ -78,7 +79,7 @@ class RowReader:
         if line is None:
             return nothing, None
         try:
-            rows = list(csv.reader(io.StringIO(line, newline=""), strict=True))
+            rows = list(csv.reader(io.StringIO(line, newline=""), delimiter=self._delimiter, strict=True))
         except csv.Error as error:
             return nothing, f"not a row of CSV: {error}"
         if len(rows) != 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.define.kafka import PATTERN, TOPIC, read_source
+from headrace.define.kafka import DELIMITER, PATTERN, TOPIC, read_source
 from headrace.define.model import Source
 from headrace.secrets import shown
 
@@ -29,6 +29,8 @@ def refused_source_changes(before: Source | None, after: Source | None) -> list[
         changes.append(_change(TOPIC, before, after))
     if old.pattern != new.pattern:
         changes.append(_change(PATTERN, before, after))
+    if before.get(DELIMITER) != after.get(DELIMITER):
+        changes.append(_change(DELIMITER, before, after))
     return changes
 
 

@@ -15,12 +15,14 @@ from pyspark.sql import SparkSession
 from headrace.define.catalog import Catalog
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
+from headrace.define.record import KEY
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
 from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeTable
+from headrace.parse.record import COLUMNS, record_schema
 from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.query import HIGHEST_LIMIT, check_text
@@ -115,14 +117,18 @@ class Events:
             self._behind.append(
                 f"{waiting:,} bytes of stream '{stream.name}' are in its journal and not yet in the lake"
             )
-        live = read_files(self._spark, storage, stream, table.files(0, commits) if table else [], SYSTEM_COLUMNS)
+        system = (*SYSTEM_COLUMNS, *record_schema(stream).names)
+        live = read_files(self._spark, storage, stream, table.files(0, commits) if table else [], system)
         letters = [storage.locate(file.path) for file in table.files(0, commits, dead=True)] if table else []
-        columns = f"{event_columns(stream, SYSTEM_COLUMNS, ())}, {REASON} STRING"
+        columns = f"{event_columns(stream, system, ())}, {REASON} STRING"
         read = self._spark.read.schema(columns)
         dead = read.parquet(*letters) if letters else self._spark.createDataFrame([], columns)
         for name, rows in ((stream.name, live), (f"{stream.name}{DEAD_LETTERS}", dead)):
             fields = [field for field in rows.columns if not field.startswith("_") or field == REASON]
             system_columns = [COMMIT, COMMITTED_AT, ARRIVED, POSITION, f"CAST({VALUE} AS STRING) AS {VALUE}"]
+            key = COLUMNS[KEY]
+            names = record_schema(stream).names
+            system_columns += [f"CAST({key} AS STRING) AS {key}" if name == key else name for name in names]
             rows = rows.selectExpr(*map(in_backticks, fields), *system_columns)
             rows.createOrReplaceTempView(in_backticks(name))
         self._commits[stream.name] = commits

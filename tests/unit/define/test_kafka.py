@@ -129,6 +129,8 @@ REFUSED = [
     ("(KAFKA_TOPIC = 't', PARTITIONS = 6)", "Headrace makes no topics"),
     ("(KAFKA_TOPIC = 't', TIMESTAMP = 'viewtime')", "WATERMARK FOR at AS at"),
     ("(KAFKA_TOPIC = 't', VALUE_FORMAT = 'AVRO')", "unknown format; found AVRO; expected JSON, TEXT or CSV"),
+    (f"({K}, json.ignore-parse-errors = 'true')", "a value that cannot be read is a dead letter"),
+    (f"({K}, csv.field-delimiter = '||')", "the delimiter of cells is one character; found '||'"),
     (f"({K}, a = (5))", "a value for the option a"),
     (f"({K}, = 5)", "the name of an option"),
     (f"({K}) FORMAT UPSERT ENCODE JSON", "FORMAT UPSERT is not available"),

@@ -64,6 +64,16 @@ def test_a_shorter_row_has_no_value_for_the_last_fields():
     assert [row[:3] for row in rows] == [("a", None, None), ("b", 5, None)]
 
 
+@pytest.mark.parametrize(
+    ("option", "row"), [("';'", b"a;1"), ("'TAB'", b'"a"\t1'), (r"'\t'", b"a\t1"), ("' '", b"a 1")]
+)
+def test_other_delimiters(option, row):
+    stream = parse(
+        f"CREATE STREAM s (a STRING, b INT) WITH (KAFKA_TOPIC = 't', VALUE_FORMAT = 'CSV', VALUE_DELIMITER = {option})"
+    ).streams["s"]
+    assert read(row, stream=stream) == ([("a", 1)], [None])
+
+
 @given(st.lists(st.tuples(st.text(max_size=8), st.integers(-(2**31), 2**31 - 1)), min_size=1, max_size=20))
 def test_what_a_csv_writer_writes_is_read_back(values):
     stream = parse("CREATE STREAM s (a STRING, b INT) WITH (KAFKA_TOPIC = 't', VALUE_FORMAT = 'CSV')").streams["s"]

@@ -126,10 +126,10 @@ class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
         return self.ahead(place + 1).text == "("
 
     def _table(self) -> Stream:
-        """CREATE TABLE of Flink: with a WATERMARK it is a stream."""
+        """CREATE TABLE of Flink: with a WATERMARK or a connector it is a stream."""
         token = self.take()
         stream = self.stream()
-        if stream.event_time is None:
+        if stream.event_time is None and stream.source is None:
             raise self.error(
                 token.start,
                 f"CREATE TABLE {stream.name} without WATERMARK is not available",

@@ -54,9 +54,14 @@ def read_fields(source: Source) -> tuple[Field, ...]:
 class StreamReader(SourceReader):
     """Reads what follows CREATE STREAM."""
 
+    def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
+        super().__init__(source, unreadable)
+        self._record_spans: dict[str, tuple[int, int]] = {}  # of fields that are parts of records
+
     def stream(self) -> Stream:
         """The stream, up to the end of its statement."""
         self._idle_timeout_ms, self._source = None, None  # not those of the statement before
+        self._record_spans.clear()
         name = self.read_declared_name("stream")
         if self.sees("AS"):
             raise self.error(
@@ -74,8 +79,8 @@ class StreamReader(SourceReader):
             time_field, patience_ms = watermark
             with self.mistakes.collect(), located(self.source, time_field.start):
                 event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes)
-        with self.mistakes.collect(), located(self.source, name.start):
-            check_record_fields(fields, self._source, name.text)
+        for field in fields:
+            self._check_record(field, name.text)
         self.mistakes.check()
         word, format_ = format_after or format_before, JSON
         if word:
@@ -150,7 +155,8 @@ class StreamReader(SourceReader):
             elif expression is None and (self.accept("GENERATED", "ALWAYS", "AS") or self.accept("AS")):
                 expression = self.expression()
             elif record is None and self.sees_record():
-                record = self.read_record(name.text)
+                start, record = self.index, self.read_record(name.text)
+                self._record_spans[name.text] = self.span_since(start)
             elif path is None and self.sees("FROM"):
                 path = self._path(name.text)
             elif self.sees("PRIMARY") or self.sees("UNIQUE") or self.sees("KEY"):
@@ -174,6 +180,18 @@ class StreamReader(SourceReader):
                 self.read_comment()
             else:
                 return self._checked_column(_Column(name, type_, nullable, expression, path, record))
+
+    def _check_record(self, field: Field, stream: str) -> None:
+        """Report a part of a Kafka record in another stream; it could be left out."""
+        span = self._record_spans.get(field.name)
+        if span is None:
+            return
+        with self.mistakes.collect(), located(self.source, span[0]):
+            try:
+                check_record_fields([field], self._source, stream)
+            except DefinitionError as error:
+                error.write, error.replaces = " ", span
+                raise
 
     def _path(self, name: str) -> str:
         """What follows FROM; the path of the field's own name is the field without FROM."""
