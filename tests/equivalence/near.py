@@ -93,12 +93,21 @@ def _as_double(value: Any) -> Any:
 
 
 def _top(rows: Rows, k: int, tracked: int = 1000) -> Any:
-    counts = Counter(row[0] for row in rows if row[0] is not None)
+    counts = Counter(_same_nan(row[0]) for row in rows if row[0] is not None)
     items = sorted(counts.items(), key=lambda pair: (-pair[1], _rank(pair[0])))[:k]
     return [{"item": item, "count": count} for item, count in items] or None
 
 
+NAN = math.nan
+
+
+def _same_nan(value: Any) -> Any:
+    return NAN if value != value else value
+
+
 def _rank(value: Any) -> Any:
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
     if isinstance(value, datetime):
         return (value - EPOCH) / timedelta(microseconds=1)
     return value.toordinal() if isinstance(value, date) else value

@@ -12,10 +12,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
-from headrace.aggregate.merges import EXACT, Merge
+from headrace.aggregate.hashes import hash_function, spark_hash, unhashed_double
+from headrace.aggregate.merges import EXACT, Merge, order_of
 from headrace.aggregate.packed import Lists, binary, join
 from headrace.aggregate.signature import Argument, Constant, Kind, Parameter, whole
-from headrace.types import BIGINT, BINARY, INT, STRING, Expression, Type, array, struct
+from headrace.types import BIGINT, BINARY, DOUBLE, INT, STRING, Expression, Type, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,9 +28,8 @@ MOST_PLAIN_SCALE = 6  # Spark writes DECIMALs of a larger scale with an exponent
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMAT = 4 | 1 << 8 | 10 << 16  # 4 integers before the counts, version, family
 COUNTED = Kind(
-    "a text, a whole number, DECIMAL, BOOLEAN, DATE or TIMESTAMP",
-    ("STRING", "INT", "BIGINT", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"),
-    fix="cast it: CAST({x} AS DECIMAL(18,2))",
+    "a text, a number, BOOLEAN, DATE or TIMESTAMP",
+    ("STRING", "INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"),
 )
 
 
@@ -105,6 +105,7 @@ class ApproxTopK(Aggregate):
             [{"item": "c", "count": 2}, {"item": "a", "count": 1}],
             (2,),
         ),
+        Example((DOUBLE,), ((0.1,), (-2.5e300,), (0.1,)), [{"item": 0.1, "count": 2}], (1,)),
         Example((INT,), ((None,),), None, (1,)),
     )
     approximate = (
@@ -153,7 +154,12 @@ class ApproxTopK(Aggregate):
         return max(LEAST_LOG2, math.ceil(math.log2(math.ceil(_tracked(self.parameters) / LOAD))))
 
     def spark_columns(self, x: str) -> tuple[str, ...]:
-        text = {"DATE": f"CAST(unix_date({x}) AS STRING)", "TIMESTAMP": f"CAST(unix_micros({x}) AS STRING)"}
+        text = {
+            "DATE": f"CAST(unix_date({x}) AS STRING)",
+            "TIMESTAMP": f"CAST(unix_micros({x}) AS STRING)",
+            # Each engine writes a DOUBLE in its own way; the hash is the same in all, and can be undone.
+            "DOUBLE": f"CAST(xxhash64({x}) AS STRING)",
+        }
         item = text.get(self.argument.type.name, f"CAST({x} AS STRING)")
         return (f"({self.or_null(f'approx_top_k_accumulate({item}, {_tracked(self.parameters)})', x)}).sketch",)
 
@@ -161,6 +167,10 @@ class ApproxTopK(Aggregate):
         text = {"DATE": f"CAST({x} - DATE '1970-01-01' AS VARCHAR)", "TIMESTAMP": f"CAST(epoch_us({x}) AS VARCHAR)"}
         item = text.get(self.argument.type.name, f"CAST({x} AS VARCHAR)")
         return (f"{self.lifts[0].name}({self.of_values(f'list({item})', x)})",)
+
+    @property
+    def prepares(self) -> Function | None:
+        return hash_function(self.argument.type) if self.argument.type == DOUBLE else None
 
     @property
     def lifts(self) -> tuple[Function, ...]:
@@ -186,18 +196,23 @@ class ApproxTopK(Aggregate):
                 return str((x - EPOCH) // timedelta(microseconds=1))
             case "DECIMAL":
                 return f"{EXACT.quantize(Decimal(x), Decimal(1).scaleb(-self.argument.type.scale)):f}"
+            case "DOUBLE":
+                return str(spark_hash(x, self.argument.type))
         return str(x)
 
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:
             return None
         items = [(-count, self._value(text)) for text, (_, count) in _bounds(_open(partial[0])).items()]
-        return [{"item": item, "count": -count} for count, item in sorted(items)[: whole(self.parameters[0])]]
+        items = sorted(items, key=order_of)[: whole(self.parameters[0])]
+        return [{"item": item, "count": -count} for count, item in items]
 
     def _value(self, text: str) -> Value:
         match self.argument.type.name:
             case "INT" | "BIGINT":
                 return int(text)
+            case "DOUBLE":
+                return unhashed_double(int(text))
             case "BOOLEAN":
                 return text == "true"
             case "DECIMAL":

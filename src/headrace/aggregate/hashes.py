@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 SEED = 42  # Spark's, for xxhash64
 SECOND_SEED = xxhash.xxh64_intdigest(struct.pack("<q", 1), seed=SEED)  # it continues with the hash of the first value
+_ALL = (1 << 64) - 1
+_PRIMES = {  # of xxhash64
+    1: 0x9E3779B185EBCA87,
+    2: 0xC2B2AE3D27D4EB4F,
+    3: 0x165667B19E3779F9,
+    4: 0x85EBCA77C2B2AE63,
+    5: 0x27D4EB2F165667C5,
+}
 MURMUR_SEED = 9001  # that of DataSketches
 EPOCH = datetime(1970, 1, 1)
 
@@ -82,6 +90,26 @@ def _hashed_bytes(value: Value, of: Type) -> bytes:
             return unscaled.to_bytes(bits // 8 + 1, "big", signed=True)  # as few bytes as hold its sign, too
         case _:
             return struct.pack("<q", value)
+
+
+def unhashed_double(digest: int) -> float:
+    """The DOUBLE whose `spark_hash` this is: for values of 8 bytes xxhash64 is one to one."""
+    bits = digest & _ALL
+    bits ^= bits >> 32
+    bits = bits * pow(_PRIMES[3], -1, 1 << 64) & _ALL
+    bits ^= bits >> 29 ^ bits >> 58
+    bits = bits * pow(_PRIMES[2], -1, 1 << 64) & _ALL
+    bits ^= bits >> 33
+    bits = _rotated((bits - _PRIMES[4]) * pow(_PRIMES[1], -1, 1 << 64) & _ALL, 64 - 27)
+    bits ^= SEED + _PRIMES[5] + 8 & _ALL
+    bits = _rotated(bits * pow(_PRIMES[1], -1, 1 << 64) & _ALL, 64 - 31)
+    bits = bits * pow(_PRIMES[2], -1, 1 << 64) & _ALL
+    value: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return value
+
+
+def _rotated(bits: int, left: int) -> int:
+    return (bits << left | bits >> (64 - left)) & _ALL
 
 
 def murmur(numbers: Any) -> tuple[Any, Any]:
