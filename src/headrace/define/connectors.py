@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from headrace.define.durations import parse_duration
 from headrace.define.model import Mode, Options, Sink
+from headrace.define.options import OptionError
 from headrace.errors import DefinitionError, nearest
 from headrace.secrets import is_secret, shown
 
@@ -149,7 +150,8 @@ def find_connector(name: str, owner: str) -> Connector:
     if lower in CONNECTORS or lower in _ALSO:
         return CONNECTORS[_ALSO.get(lower, lower)]
     near = nearest(lower, (*CONNECTORS, *_ALSO))
-    raise DefinitionError(
+    raise OptionError(
+        "connector",
         f"{owner}: the connector '{name}' is unknown",
         expected=", ".join(f"'{each}'" for each in CONNECTORS),
         fix=f"did you mean '{_ALSO.get(near, near)}'?" if near else None,
@@ -165,8 +167,11 @@ def check_options(connector: Connector, options: Iterable[tuple[str, str]], owne
             raise _unknown(connector, name, owner)
         canonical = option.name if option else name
         if canonical in checked:
-            raise DefinitionError(f"{owner}: the option '{canonical}' is given twice", fix=f"remove '{name}'")
-        checked[canonical] = check_value(option, value, owner) if option else value
+            raise OptionError(name, f"{owner}: the option '{canonical}' is given twice", fix=f"remove '{name}'")
+        try:
+            checked[canonical] = check_value(option, value, owner) if option else value
+        except DefinitionError as error:
+            raise OptionError(name, error.message, found=error.found, expected=error.expected) from None
     for option in connector.options:
         if option.required and not checked.get(option.name, "").strip():
             raise DefinitionError(
@@ -188,10 +193,11 @@ def value_of(options: Options, connector: Connector, name: str) -> str:
     return dict(options).get(name, option.default or "")
 
 
-def _unknown(connector: Connector, name: str, owner: str) -> DefinitionError:
+def _unknown(connector: Connector, name: str, owner: str) -> OptionError:
     names = [option.name for option in (*connector.options, *COMMON)]
     near = nearest(name, [*names, "mode", "corrections"])
-    return DefinitionError(
+    return OptionError(
+        name,
         f"{owner}: the connector '{connector.name}' has no option '{name}'",
         expected=", ".join([*names, *(f"{prefix}…" for prefix, _ in connector.prefixes), "mode", "corrections"]),
         fix=f"did you mean '{near}'?" if near else "remove it",

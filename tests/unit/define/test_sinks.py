@@ -162,6 +162,13 @@ def test_refusals(text, message):
     assert message in str(refused.value)
 
 
+def test_a_mistake_in_an_option_has_its_place():
+    for text, column in ((files(pth="x"), 69), (files(format="orc"), 69), (files().replace("files", "fils"), 34)):
+        with pytest.raises(DefinitionError) as refused:
+            parse(BASE.replace("\n", " ") + "\n" + text)
+        assert (refused.value.where.line, refused.value.where.column) == (2, column), text
+
+
 def test_one_mistake_of_a_view_is_one_message():
     with pytest.raises(DefinitionError) as refused:
         parse(BASE.replace("count(*) AS hits", "nope(page) AS hits") + SINK)

@@ -11,7 +11,7 @@ from headrace.define.mistakes import Mistakes
 from headrace.define.model import Alert, Output, Stream, View
 from headrace.define.rules import check_distinct, check_name, located
 from headrace.define.sinks import row_scope
-from headrace.define.sql.options import Option, OptionsReader, canonical
+from headrace.define.sql.options import Option, OptionsReader, at_option, canonical
 from headrace.define.sql.select import Item
 from headrace.define.tokens import QUOTED, WORD, Source
 from headrace.errors import DefinitionError
@@ -41,7 +41,7 @@ def build_alert(statement: AlertStatement, reads: Stream | View) -> Alert:
     """The alert over what it reads; raises all mistakes of the statement at once."""
     source, options = statement.source, canonical(list(statement.options))
     mistakes = Mistakes(statement.mistakes)
-    with located(source, statement.at):
+    with located(source, statement.at), at_option(source, statement.options):
         if statement.absent_ms is not None:
             mistakes.check()
             return make_absence(statement.name, reads, statement.absent_ms, options)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.define.model import Options
+from headrace.define.options import OptionError
 from headrace.define.sql.clauses import StatementReader
-from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD
+from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Source
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,18 @@ class Option:
 def canonical(options: list[Option]) -> Options:
     """Options by name, without their places."""
     return tuple(sorted((option.name, option.value) for option in options))
+
+
+@contextmanager
+def at_option(source: Source, options: Iterable[Option]) -> Iterator[None]:
+    """Set the place of a mistake in one of these options."""
+    try:
+        yield
+    except OptionError as error:
+        spans = {option.name: option.span for option in options}
+        if error.option in spans:
+            error.where = error.where or source.locate(spans[error.option][0])
+        raise
 
 
 class OptionsReader(StatementReader):

@@ -10,7 +10,7 @@ from headrace.define.mistakes import Mistakes
 from headrace.define.model import Sink, Stream, View
 from headrace.define.rules import located
 from headrace.define.sinks import Written, make_sink, row_scope
-from headrace.define.sql.options import Option, OptionsReader
+from headrace.define.sql.options import Option, OptionsReader, at_option
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 
@@ -42,7 +42,7 @@ def build_sink(statement: SinkStatement, reads: Stream | View) -> Sink:
     options = [(option.name, option.value) for option in statement.options]
     written = Written(options, where, statement.format, statement.encode, statement.on_close)
     sink = None
-    with mistakes.collect(), located(source, statement.at):
+    with mistakes.collect(), located(source, statement.at), at_option(source, statement.options):
         sink = make_sink(statement.name, reads, written)
     mistakes.check()
     assert sink is not None, "without a mistake there is a sink"
