@@ -6,72 +6,32 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from headrace.alert.alerts import Alerts
-from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
-from headrace.define.kafka import parse_place
-from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
-from headrace.errors import HeadraceError, NotFoundError, did_you_mean
-from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.events import read_events
+from headrace.errors import HeadraceError
 from headrace.follow.feed import ViewFeeds
-from headrace.follow.page import EventPage, EventQuestion
-from headrace.follow.subscribe import subscribe
-from headrace.follow.terms import SubscriptionStatus
-from headrace.format import iso_us
-from headrace.ingest.formats.layout import Layout
-from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
-from headrace.lake.dead import DeadLetters
-from headrace.lake.table import LakeTable
-from headrace.plan.change import Plan, RollbackStep
-from headrace.serve.answer import Answer
-from headrace.serve.cell_question import CellQuestion
-from headrace.serve.change import Change
-from headrace.serve.evaluate import answer
-from headrace.serve.explanation import Explanation
-from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
-from headrace.server.describe import describe_definition
 from headrace.server.following import Following
 from headrace.server.monitor import Monitor
-from headrace.server.sinks import describe_sink, sink_warnings
-from headrace.server.state import (
-    AuditStatus,
-    RefreshStatus,
-    SinkStatus,
-    SkipStatus,
-    StreamDefinition,
-    StreamStatus,
-    VersionStatus,
-    ViewStatus,
-    WorkspaceStatus,
-)
+from headrace.server.requests import Requests
 from headrace.server.stored import clean, take_lease
 from headrace.server.stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.server.tokens import Tokens
 from headrace.sink.sinks import Sinks
 from headrace.spark.failures import one_line
-from headrace.spark.jobs import Job
 from headrace.spark.process import SparkProcess
-from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
-from headrace.sql.query import run_sql
 from headrace.store.opening import open_store
-from headrace.transport.sent import FilePiece
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
@@ -87,7 +47,7 @@ UPKEEP_NICE = 10
 log = structlog.get_logger("headrace.runtime")
 
 
-class Runtime:
+class Runtime(Requests):
     """One process that holds a workspace: transport, Spark, maintain, store."""
 
     def __init__(self, workspace: Workspace, url: str, lease: Lease) -> None:
@@ -147,11 +107,6 @@ class Runtime:
             thread.start()
         self._sinks.reconcile(self._definitions.running.catalog)
         self._alerts.start(self._definitions.running.catalog)
-
-    @property
-    def _pipelines(self) -> Mapping[str, RunningStream]:
-        """Those that are there now; the mapping does not change while it is looked at."""
-        return self._definitions.running.pipelines
 
     def stop(self) -> None:
         """Stop everything; what was acknowledged is on disk."""
@@ -227,14 +182,6 @@ class Runtime:
     def _start_pipeline(self, pipeline: RunningStream) -> None:
         if self._spark.starts and not self.stopped.is_set():
             pipeline.start(self._spark.session, self._scratch, self._notify)
-
-    def _notify(self) -> None:
-        """A version moved, another one serves, or the server stops: who waits looks again."""
-        self._tokens.notify()
-        self._sinks.wake()
-        self._alerts.notify()
-        self.feeds.notify()
-        self.following.notify()
 
     def _wait_until_flowing(self) -> None:
         """Until every stream looks for events, or says why it does not."""
@@ -327,185 +274,6 @@ class Runtime:
             log.error("stopping", error=str(error))
             self.monitor.failed = error
             self.stopped.set()
-
-    # Definitions
-
-    def plan(self) -> Plan:
-        """What the definitions folder asks for, against what runs."""
-        return self._definitions.plan()
-
-    def apply(self, expect: str | None = None) -> Plan:
-        """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
-        try:
-            with self._changing:
-                plan = self._definitions.apply(expect)
-                self._sinks.reconcile(self._definitions.running.catalog)
-                self._alerts.redefine(self._definitions.running.catalog)
-            return plan
-        finally:
-            self._notify()
-
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
-        """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
-        try:
-            return self._definitions.rollback(view, to, dry_run=dry_run)
-        finally:
-            self._notify()
-
-    # Events and questions
-
-    def ingest(
-        self,
-        stream: str,
-        body: bytes | memoryview,
-        *,
-        layout: Layout,
-        key: str | None,
-        keep_bad: bool,
-        file: FilePiece | None = None,
-    ) -> Future[IngestReply]:
-        """Take a request in; done when it is on disk."""
-        return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
-
-    def sent(self, stream: str, name: str, first: str) -> SentStatus:
-        """How far a file was sent to a stream."""
-        return self._pipeline(stream).ingest.sent(name, first)
-
-    def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """Answer from the store, in one snapshot; AS OF from the lake, by a Spark job."""
-        if question.as_of is not None:
-            return self._lake_questions.ask(question, job)
-        return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
-
-    def recall(self, view: str, text: bytes) -> bytes | None:
-        """The JSON of the answer to a question that was asked before, if the view has not changed; it never waits."""
-        return self._recent.find(view, text, datetime.now(UTC))
-
-    def ask_json(self, question: Question, text: bytes) -> bytes:
-        """The JSON of the answer from the store, to be recalled by the text of the question."""
-        return self._recent.ask(question, text, datetime.now(UTC))
-
-    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
-        """The changes of a view as they come, until the server stops."""
-        return subscribe(self.feeds, question, self.stopped)
-
-    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
-        """Run a SELECT over the views, in a process of its own; Spark computes views AS OF first."""
-        as_of = partial(self._lake_questions.as_of, job=job)
-        try:
-            return run_sql(self._store, self._children, query, limit, self.monitor.freshness, datetime.now(UTC), as_of)
-        finally:
-            self._children.prepare()
-
-    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
-        """The events behind a cell, found in the lake by Spark."""
-        return self._lake_questions.explain(question, job)
-
-    def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
-        pipeline = self._pipeline(stream)
-        return pipeline.stream, pipeline.table
-
-    def versions(self, view: str) -> list[VersionStatus]:
-        """The versions of a view, newest first."""
-        return self._versions.of(view)
-
-    def audits(self, view: str) -> list[AuditStatus]:
-        """What came of comparing the two layers of a view, newest first."""
-        return self._versions.audits(view)
-
-    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
-        """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
-        return self._versions.refresh(view, full=full)
-
-    def stream(self, name: str) -> StreamDefinition:
-        """What a stream is declared to be."""
-        return describe_definition(self._pipeline(name).stream)
-
-    def streams(self) -> list[StreamStatus]:
-        """All streams with their metrics."""
-        return self.monitor.streams()
-
-    def views(self) -> list[ViewStatus]:
-        """All views with their versions and freshness."""
-        return self.monitor.views()
-
-    def status(self) -> WorkspaceStatus:
-        """The state of the server, streams, views and sinks."""
-        status, sinks = self.monitor.status(), tuple(self.sinks())
-        return replace(
-            status,
-            warnings=(*status.warnings, *sink_warnings(sinks), *self.following.subscriptions.problems().values()),
-            sinks=sinks,
-            alerts=tuple(self.alerts()),
-        )
-
-    def sinks(self) -> list[SinkStatus]:
-        """All sinks with their state and lag."""
-        return [describe_sink(state) for state in self._sinks.states()]
-
-    def change_sink(self, name: str, action: str) -> SinkStatus:
-        """Pause a sink, resume it, or have a stalled one try again now."""
-        state = self._sinks.retry(name) if action == "retry" else self._sinks.pause(name, action == "pause")
-        return describe_sink(state)
-
-    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
-        """The next events of a stream; without any, wait for some."""
-        return read_events(self.following.log(stream), question, wait_s)
-
-    def subscriptions(self) -> list[SubscriptionStatus]:
-        """The named subscriptions."""
-        return self.following.subscriptions.statuses()
-
-    def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
-        """Create a named subscription, or find the one with these terms."""
-        return self.following.subscriptions.create(name, **terms)
-
-    def drop_subscription(self, name: str) -> None:
-        """Forget a named subscription."""
-        self.following.subscriptions.drop(name)
-
-    def dead_letters(self, stream: str) -> DeadLetters:
-        """What a stream could not read."""
-        return self._pipeline(stream).dead_letters()
-
-    def alerts(self) -> list[AlertStatus]:
-        """All alerts with their incidents and silences."""
-        return self._alerts.status()
-
-    def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
-        """Send no notices of an alert for a time."""
-        return self._alerts.silence(alert, values, for_ms, reason)
-
-    def end_silence(self, alert: str, id: str | None = None) -> int:
-        """End a silence of an alert, or all of them."""
-        return self._alerts.end_silence(alert, id)
-
-    def _count_events(self, stream: str) -> tuple[int, str | None] | None:
-        """How many events a stream has, and when the newest was; None while that is not known."""
-        pipeline = self._pipelines.get(stream)
-        lake = pipeline.lake if pipeline else None
-        return None if pipeline is None or lake is None else (pipeline.table.rows(), iso_us(lake.newest_us))
-
-    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
-        """Leave out offsets of a stream in Kafka; with `dry_run`, only say which."""
-        return self._pipeline(stream).skip(parse_place(to), dry_run=dry_run)
-
-    def token(self, token: str) -> TokenState:
-        """Whether every view that answers, or is about to, has what the token stands for."""
-        return self._tokens.state(token)
-
-    def wait_token(self, token: str, timeout_s: float) -> TokenState:
-        """The same, but wait for it to be complete."""
-        return self._tokens.wait(token, timeout_s)
-
-    def _pipeline(self, stream: str) -> RunningStream:
-        pipelines = self._pipelines
-        if stream not in pipelines:
-            hint = did_you_mean(stream, pipelines)
-            raise NotFoundError(
-                f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
-            )
-        return pipelines[stream]
 
 
 def _clear(scratch: Path) -> None:
