@@ -104,14 +104,15 @@ class Flow:
         if self._waiting is not None:
             self.post()
         wait_until(lambda: self._viewed() == self._ids, 200, self.server.log_tail)
-        wait_until(lambda: self._table_ids() >= self._ids, CATCH_UP_S, lambda: self.server.get("/v1/sinks"))
+        wait_until(lambda: self.table_ids() >= self._ids, CATCH_UP_S, lambda: self.server.get("/v1/sinks"))
         wait_until(self._is_settled, CATCH_UP_S, lambda: self.server.get("/v1/sinks"))
         return time.monotonic() - began
 
     def _viewed(self) -> int:
         return sum(row["n"] for row in self.server.rows("per_minute"))
 
-    def _table_ids(self) -> int:
+    def table_ids(self) -> int:
+        """How many events are in the table."""
         try:
             return int(self.query("SELECT count(DISTINCT id) FROM clicks")[0][0])
         except psycopg.Error:
@@ -178,7 +179,9 @@ def test_nothing_is_lost_or_twice_over_kills(flow: Flow, kafka: Kafka, postgres:
         flow.caught_up()
         flow.check()
     for _ in range(DATABASE_KILLS):
-        flow.post()
+        before = flow.table_ids()
+        flow.post(1000)
+        wait_until(lambda sent=before: flow.table_ids() > sent, CATCH_UP_S)  # in the middle of many batches
         postgres.kill()
         flow.post()
         postgres.start()

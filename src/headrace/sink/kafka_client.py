@@ -69,6 +69,7 @@ class Client:
         ]
         return {
             "client.id": f"headrace-{self.sink}",
+            "log_level": 2,  # critical: what fails is the reason why the sink is stalled, once, not once per attempt
             **(defaults or {}),
             **revealed,
             "error_cb": self._keep_error,
