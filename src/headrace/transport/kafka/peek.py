@@ -14,7 +14,6 @@ from headrace.transport.position import Position
 
 TIMEOUT_S = 2.0
 SAMPLE = 200  # messages
-OVERHEAD_BYTES = 8  # of a message besides its value
 
 
 class Peek:
@@ -50,7 +49,7 @@ class Peek:
         first = begins.offset(number) if spans[number] > 0 else max(0, ends.offset(number) - SAMPLE)
         with self._lock:
             messages = self._read(partitions[number], first, min(SAMPLE, ends.offset(number) - first))
-        return sum(map(len, messages)) / len(messages) + OVERHEAD_BYTES if messages else None
+        return max(1.0, sum(map(len, messages)) / len(messages)) if messages else None
 
     def _read(self, partition: Partition, offset: int, most: int) -> list[Message]:
         if most <= 0:
