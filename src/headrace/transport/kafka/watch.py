@@ -28,6 +28,7 @@ EVERY_S = 0.05  # between two looks at the ends
 IDLE_S, IDLE_EVERY_S = 2.0, 0.15  # after so long without a new event, looks are rarer
 CHECK_S = 2.0  # between two looks at topic ids and first offsets
 SAMPLE_S = 30.0  # between two measurements of the size of messages
+BEHIND_BYTES = 16 << 20
 RETRY_S = 0.5
 TRIES = 3  # looks that may fail for a moment, as when the leader of a partition changes
 UNKNOWN_BYTES = 100.0  # of a message before one was seen
@@ -144,7 +145,15 @@ class Watch:
         self._admin = None
 
     def _pause_s(self) -> float:
-        return IDLE_EVERY_S if time.monotonic() - self._moved_s > IDLE_S else EVERY_S
+        if time.monotonic() - self._moved_s > IDLE_S or self._is_behind():
+            return IDLE_EVERY_S
+        return EVERY_S
+
+    def _is_behind(self) -> bool:
+        """Whether there is enough to read, so that a newer end is of no use yet."""
+        begins = self._reached.merge(starts(self.partitions))
+        waiting = sum(max(0, end - begins.offset(number)) for number, end in enumerate(self.ends.offsets))
+        return waiting * self.average_bytes > BEHIND_BYTES
 
     def _look(self) -> None:
         if self._admin is None:
