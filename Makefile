@@ -76,7 +76,7 @@ bench-check: setup
 # With a Kafka broker beside it, and the Kafka connectors of other engines where Maven has them.
 bench-services: setup
 	@PYTHON="$(PYTHON)" scripts/contenders kafka
-	@$(BIN)/python -m bench full --only kafka --only kafka-freshness $(ARGS)
+	@$(BIN)/python -m bench full --only kafka --only kafka-freshness --only subscribers $(ARGS)
 
 wheel: setup
 	@PYTHON="$(PYTHON)" scripts/wheel $(VENV)

@@ -19,6 +19,7 @@ from bench.page import SERVICES, write_page
 from bench.record import RESULTS, ROOT, STATE, Part, Results, Run
 from bench.services.fresh import kafka_freshness
 from bench.services.rate import kafka_rate
+from bench.services.subscribers import subscribers
 from bench.sizes import TINY, FullSizes
 from headrace.bench.progress import Progress
 from headrace.bench.run import PARTS as OURS
@@ -44,6 +45,7 @@ PARTS: Mapping[str, Measure] = {
     "growth-width": width_growth,
     "kafka": kafka_rate,
     "kafka-freshness": kafka_freshness,
+    "subscribers": subscribers,
 }
 LONG = ("lake", "builds", "steady", "edits")  # these are measured if --only names them: they take a quarter of an hour
 

@@ -60,7 +60,7 @@ ABILITIES = (
     ),
 )
 
-SERVICES = ("kafka", "kafka-freshness")  # parts with a Kafka broker, of `make bench-services`
+SERVICES = ("kafka", "kafka-freshness", "subscribers")  # parts of `make bench-services`
 METHOD = Path(__file__).with_name("method.md")
 
 
@@ -153,7 +153,7 @@ def _growth(all_curves: Sequence[Curve]) -> str:
 
 
 def _services(results: Results) -> str:
-    text = "## With Kafka\n\n"
+    text = "## With Kafka, and to subscribers\n\n"
     parts = [part for part in SERVICES if results.figures(part)]
     if not parts:
         return f"{text}Not measured yet: `make bench-services`.\n"

@@ -22,6 +22,7 @@ class FullSizes:
     growth_bytes: tuple[int, ...] = (90, 300, 1000)
     growth_commits: tuple[int, ...] = (100, 300, 1_000, 3_000, 10_000)
     growth_rounds: int = 2
+    subscribers: int = 1_000
 
 
 TINY_OURS = Sizes(
@@ -52,4 +53,5 @@ TINY = FullSizes(
     growth_bytes=(90, 300),
     growth_commits=(20, 50),
     growth_rounds=1,
+    subscribers=20,
 )

@@ -77,6 +77,10 @@ class Feed:
         wait_until(lambda: self.acknowledged >= count or self.failed, timeout_s, lambda: f"{self.acknowledged} sent")
         assert not self.failed, self.failed[0]
 
+    @property
+    def is_producing(self) -> bool:
+        return self._thread.is_alive() and self.acknowledged < self.count
+
     def join(self) -> None:
         """All are acknowledged."""
         self._thread.join(600)
@@ -94,8 +98,10 @@ class Feed:
                     break
                 except BufferError:
                     self._producer.poll(0.1)
-            if n % 1000 == 0:
-                self._producer.poll(max(0.0, start + n / self._per_second - time.monotonic()))
+            if n % 100 == 0:
+                self._producer.poll(0)
+                while (ahead_s := start + n / self._per_second - time.monotonic()) > 0:
+                    self._producer.poll(ahead_s)  # it returns as soon as something was acknowledged
         self._producer.flush(600)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:

@@ -41,6 +41,7 @@ def test_events_over_restarts_of_the_broker(kafka: Kafka, tmp_path: Path) -> Non
     caught_up_s = []
     for number in range(RESTARTS):
         feed.wait_until_sent((number + 1) * EVENTS // (RESTARTS + 1))
+        assert feed.is_producing, "the broker must restart while events are produced"
         kafka.stop() if number % 2 else kafka.kill()
         assert total(server) > 0, "views answer without the broker"
         kafka.start()

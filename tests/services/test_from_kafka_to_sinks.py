@@ -66,6 +66,7 @@ def test_a_database_killed_under_its_sink(
     caught_up_s = []
     for number in range(KILLS):
         feed.wait_until_sent((number + 1) * EVENTS // (KILLS + 1))
+        assert feed.is_producing
         postgres.kill()
         feed.wait_until_sent(min(feed.acknowledged + PER_SECOND, EVENTS))  # which the sink cannot send yet
         sent = feed.acknowledged
@@ -99,6 +100,7 @@ def test_a_consumer_of_the_kafka_sink_over_kills_of_the_server(kafka: Kafka, tmp
     feed = Feed(kafka, topic, EVENTS, PER_SECOND, 2)
     for number in range(KILLS):
         feed.wait_until_sent((number + 1) * EVENTS // (KILLS + 1))
+        assert feed.is_producing
         server.kill()
         server = UpServer(workspace).wait_until_ready()
     feed.join()
