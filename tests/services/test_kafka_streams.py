@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.server import COMMAND, UpServer
 from tests.waiting import wait_until
@@ -84,6 +86,28 @@ def test_fields_of_records_and_formats(workspace: Path, kafka: Kafka) -> None:
     assert 'headrace_kafka_lag_events{stream="visits"} 0.0' in metrics
     assert f'headrace_kafka_partition_lag_events{{partition="{topics["json"]}-1",stream="visits"}} 0.0' in metrics
     assert "0 events" in headrace(workspace, "streams")
+    server.stop()
+    parts = headrace(
+        workspace, "sql", "--events", "SELECT _key, _partition, _offset, page FROM visits WHERE o = 2", "--json"
+    )
+    assert json.loads(parts)["rows"] == [{"_key": "me", "_partition": 1, "_offset": 2, "page": "/a"}]
+
+
+def test_offsets_are_committed_to_a_group_for_monitoring_tools(workspace: Path, kafka: Kafka) -> None:
+    topic = kafka.create_topic()
+    define(
+        workspace,
+        f"""CREATE STREAM visits (n INT) WITH (connector = 'kafka', topic = '{topic}', commit.offsets = true,
+            properties.group.id = 'monitored-{topic}');""",
+    )
+    kafka.produce(topic, [{"n": 1}] * 3)
+    UpServer(workspace, HEADRACE_UPKEEP_EVERY_S="0.5").wait_until_ready()
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"monitored-{topic}"}
+    consumer = Consumer(settings)
+    try:
+        wait_until(lambda: consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 3, timeout_s=90)
+    finally:
+        consumer.close()
 
 
 def test_a_lost_range_stops_the_stream_until_it_is_skipped(workspace: Path, kafka: Kafka) -> None:

@@ -33,7 +33,7 @@ from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import Step, Store, Version
 from headrace.store.opening import open_temporary
-from headrace.testing.events import Commit
+from headrace.testing.events import Commit, as_given
 from headrace.timing import later
 from headrace.transport.position import Position
 
@@ -178,6 +178,7 @@ def _check_face(reason: str | None, view: View) -> None:
 
 def _parse(stream: Stream, commit: Commit, position: int) -> tuple[pa.Table, list[Letter]]:
     """The good events as the append keeps them, as far as views read them; and the dead letters."""
+    stream = as_given(stream)
     frames = commit.frames(stream)
     parsed = parser_of(stream).parse(frames, commit.arrived_us)
     positions = pa.array(np.arange(position, position + len(frames), dtype=np.int64))

@@ -293,3 +293,31 @@ def test_lists_and_structs_are_compared_by_their_values(tmp_path: Path) -> None:
     assert [result.state for result in results] == ["passed", "passed", "failed", "failed", "bad", "bad"]
     assert "did you mean 'item'?" in str(results[4].error)
     assert "the column has the type ARRAY<STRUCT<item: STRING, count: BIGINT>>" in str(results[5].error)
+
+
+KAFKA = """
+CREATE STREAM visits (page STRING, at TIMESTAMP FROM TIMESTAMP, WATERMARK FOR at AS at)
+    WITH (connector = 'kafka', topic = 'visits');
+CREATE STREAM cells (a STRING, n INT) WITH (KAFKA_TOPIC = 'cells', VALUE_FORMAT = 'CSV');
+CREATE MATERIALIZED VIEW pages AS SELECT page, count(*) AS n FROM visits GROUP BY page, window(at, '1 minute');
+CREATE MATERIALIZED VIEW sums AS SELECT a, sum(n) AS n FROM cells GROUP BY a;
+"""
+
+
+def test_streams_in_kafka_need_no_kafka(tmp_path: Path) -> None:
+    """The time of a record is that of arrival, and mappings stand for rows of CSV."""
+    results = run(
+        tmp_path,
+        """
+        - name: the time of a record
+          given: {visits: [{page: /a, _arrived: 2026-01-01T00:00:05Z}]}
+          ask: pages
+          expect: {rows: [{page: /a, window_start: 2026-01-01T00:00:00Z, n: 1}]}
+        - name: rows
+          given: {cells: [{a: x, n: 2}, {a: x, n: 3}]}
+          ask: sums
+          expect: {rows: [{a: x, n: 5}]}
+        """,
+        KAFKA,
+    )
+    assert [messages(result) for result in results] == [[], []]
