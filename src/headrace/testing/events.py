@@ -196,8 +196,8 @@ def _event_times(stream: Stream, lines: Sequence[bytes]) -> list[int | None]:
     """The event time of each good event, in microseconds."""
     if stream.event_time is None:
         return [None] * len(lines)
-    stream = as_given(stream)
-    parsed = parser_of(stream).parse(_frames(stream, lines), FAR_US)
+    format_of_tests = as_given(stream)
+    parsed = parser_of(format_of_tests).parse(_frames(format_of_tests, lines), FAR_US)
     times = parsed.columns.column(stream.event_time).cast(pa.int64()).to_pylist()
     if parsed.reasons is None:
         return times
