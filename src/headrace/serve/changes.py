@@ -10,62 +10,31 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from headrace.errors import QuestionError
-from headrace.serve.change import Change
+from headrace.serve.change import Change, ChangeBatch, Columns, row_of
 from headrace.serve.change_cursor import Cursor, Page
 from headrace.serve.evaluate import answer_from, find_serving, read
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
 from headrace.serve.question import Question
 from headrace.serve.shape import Shaping, find_shaping
+from headrace.serve.spans import hull, span_table, spans_of
 from headrace.serve.values import decoder, encoder
 from headrace.serve.windows import COUNTS, compose
-from headrace.store.base import FROM, KEY_ID, PANE, TO, Snapshot, Store, Version
+from headrace.store.base import KEY_ID, PANE, Snapshot, Store, Version
 from headrace.store.few import rank
-from headrace.types import Type
 
 if TYPE_CHECKING:
-    from headrace.aggregate import Value
+    pass
 
-__all__ = ["Change", "ChangeBatch", "Cursor", "changes_after", "cursor_now", "no_changes", "row_of"]
+__all__ = ["Change", "ChangeBatch", "Columns", "Cursor", "changes_after", "cursor_now", "no_changes", "row_of"]
 
 Row = tuple[Any, ...]
-Columns = tuple[tuple[str, Type], ...]
 MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
-
-
-def row_of(columns: Columns, values: Row) -> dict[str, Value]:
-    """A row by the names of its columns; one that is gone has only the first ones."""
-    return {name: value for (name, _), value in zip(columns, values, strict=False)}
-
-
-@dataclass(frozen=True)
-class ChangeBatch:
-    """Changes, and the cursor after them."""
-
-    view: str
-    columns: Columns
-    keys: tuple[str, ...]  # what a row is known by: its keys, and its window if the view has windows
-    upserts: Sequence[Row]  # in the order of columns
-    deletes: Sequence[Row]  # only the first columns: keys and times
-    cursor: Cursor
-    version: int
-    commit: int
-    snapshot: bool = False  # rows of the present state, whether they have changed or not
-    restarted: bool = False  # all that came before is void: replace it by what follows
-    more: bool = False  # there is more to read at once
-
-    def __len__(self) -> int:
-        return len(self.upserts) + len(self.deletes)
-
-    @cached_property
-    def changes(self) -> list[Change]:
-        """Each change by itself; a row is never both in the deletes and in the upserts."""
-        deleted = [Change("delete", row_of(self.columns, row), self.version, self.commit) for row in self.deletes]
-        return deleted + [Change("upsert", row_of(self.columns, r), self.version, self.commit) for r in self.upserts]
 
 
 def changes_after(
@@ -279,44 +248,40 @@ class Evaluation:
 
     def _rows_of(self, cursor: Cursor, upto: int) -> list[Row]:
         """The rows whose cells were touched at the ticks (cursor.tick, upto], as they are now."""
-        table = self.snapshot.touched(self.version, cursor.tick, upto)
-        ids, panes = table.column(KEY_ID).to_pylist(), table.column(PANE).to_pylist()
-        around = {pane: self._around(pane) for pane in set(panes)}
-        if self.on_close:
-            around = {pane: span for pane, span in around.items() if self._has_settled(pane, cursor.settled_ms)}
-        by_key: dict[str, list[int]] = {}
-        for id, pane in zip(ids, panes, strict=True):
-            if pane in around and around[pane][0] < around[pane][1]:
-                by_key.setdefault(id, []).append(pane)
-        if not by_key:
+        cells = self.snapshot.touched(self.version, cursor.tick, upto)
+        panes = cells.column(PANE).unique().to_pylist()
+        around = {pane: self._around(pane) for pane in panes if self._counts(pane, cursor.settled_ms)}
+        around = {pane: span for pane, span in around.items() if span[0] < span[1]}
+        if not around:
             return []
-        rows = self._read_spans(by_key, around)
+        if self.plan.overlapping:
+            return self._compose(cells, around, cursor.settled_ms if self.on_close else None)
+        selection = replace(self.plan.selection(None), panes=hull(around.values()))
+        rows = self.snapshot.changed(self.version, selection, spans_of(cells, around))
+        return [(row[0], *row[2:]) for row in rows]
+
+    def _compose(self, cells: pa.Table, around: dict[int, tuple[int, int]], closed_ms: int | None) -> list[Row]:
+        """Overlapping windows: those that hold a touched cell, from all buckets of its key around it."""
+        panes_of: dict[str, list[int]] = {}
+        for id, pane in zip(cells.column(KEY_ID).to_pylist(), cells.column(PANE).to_pylist(), strict=True):
+            if pane in around:
+                panes_of.setdefault(id, []).append(pane)
+        spans = {id: (around[min(panes)][0], around[max(panes)][1]) for id, panes in panes_of.items()}
+        selection = replace(self.plan.selection(None), panes=hull(spans.values()))
+        buckets = self.snapshot.changed(self.version, selection, span_table(spans.keys(), spans.values()))
         windows = self.plan.windows
-        if windows is None:
-            return [(row[0], *row[2:]) for row in rows]
-        bounds = {id_ms: windows.bounds(id_ms) for id_ms in {row[0] for row in rows}}
-        closed = cursor.settled_ms if self.on_close else None
+        assert windows is not None, "only windows overlap"
+        pairs = [part.merge.pair for column in self.version.view.columns for part in column.aggregate.columns]
         kept = []
-        for row in rows:
-            start, end = bounds[row[0]]
-            if any(start <= pane < end for pane in by_key[row[1]]) and (closed is None or end <= closed):
+        for row in compose(buckets, windows, 1 + len(self.plan.by), [*COUNTS, *pairs], None):
+            start, end = windows.bounds(row[0])
+            if any(start <= pane < end for pane in panes_of[row[1]]) and (closed_ms is None or end <= closed_ms):
                 kept.append((row[0], *row[2:]))
         return kept
 
-    def _read_spans(self, by_key: dict[str, list[int]], around: dict[int, tuple[int, int]]) -> list[Row]:
-        """All rows of some keys in the windows around some panes: window, key id, keys, counts, partials."""
-        import pyarrow as pa  # takes 0.1 s to import: not for commands
-
-        starts = [around[min(panes)][0] for panes in by_key.values()]
-        ends = [around[max(panes)][1] for panes in by_key.values()]
-        spans = pa.table({KEY_ID: list(by_key), FROM: pa.array(starts, pa.int64()), TO: pa.array(ends, pa.int64())})
-        selection = replace(self.plan.selection(None), panes=(min(starts), max(ends)))
-        rows = self.snapshot.changed(self.version, selection, spans)
-        if not self.plan.overlapping:
-            return rows
-        assert self.plan.windows is not None, "only windows overlap"
-        pairs = [part.merge.pair for column in self.version.view.columns for part in column.aggregate.columns]
-        return list(compose(rows, self.plan.windows, 1 + len(self.plan.by), [*COUNTS, *pairs], None))
+    def _counts(self, pane: int, settled_ms: int | None) -> bool:
+        """Whether rows that hold a pane are to be sent now: with `on_close` one of them must have been settled."""
+        return not self.on_close or self._has_settled(pane, settled_ms)
 
     def _around(self, pane: int) -> tuple[int, int]:
         return self.plan.windows.around(pane) if self.plan.windows else (pane, pane + 1)
