@@ -24,7 +24,8 @@ Command = Callable[..., Ran]
 SPARE = 1.5  # margin for other processes on the machine
 EXPECTED = {
     "init", "plan", "apply", "test", "up", "send", "ask", "explain", "sql", "status", "streams", "views",
-    "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench",
+    "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench", "tail", "subscriptions",
+    "watch", "sinks", "alerts", "skip",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, fit_table, make_table, print_json, printable
 from headrace.define.durations import parse_duration
-from headrace.errors import UsageError
+from headrace.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from headrace.alert.status import AlertStatus, IncidentStatus
@@ -56,7 +56,7 @@ def alerts(
             return
         statuses = [status for status in connection.verbs.alerts() if name in (None, status.name)]
     if name is not None and not statuses:
-        raise UsageError(f"alert '{name}' does not exist", fix="`headrace alerts` lists all")
+        raise NotFoundError(f"alert '{name}' does not exist", fix="`headrace alerts` lists all")
     if as_json:
         print_json(statuses)
         return

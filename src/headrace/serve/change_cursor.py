@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from headrace.errors import QuestionError
-from headrace.store.base import Version
+
+if TYPE_CHECKING:
+    from headrace.store.base import Version
 
 # What is being read page by page: all rows; rows that became settled; rows that only an earlier version had.
 Reading = Literal["all", "settled", "old"]
