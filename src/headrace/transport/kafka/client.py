@@ -105,9 +105,11 @@ class Cluster:
         cause = _kafka_error(error)
         if cause is None:
             return self._unavailable(f"{error}")
-        seen = errors.error if errors else None
-        if seen is not None and (seen.code() in _REFUSED or cause.code() not in (*_REFUSED, *_FORBIDDEN, *MISSING)):
-            cause = seen
+        background = errors.error if errors else None
+        if background is not None and (
+            background.code() in _REFUSED or cause.code() not in (*_REFUSED, *_FORBIDDEN, *MISSING)
+        ):
+            cause = background
         text = without_passwords(cause.str().splitlines()[0].strip().rstrip("."))
         if cause.code() in _REFUSED:
             return self._unavailable(

@@ -45,12 +45,12 @@ def find_topics(admin: AdminClient, names: Sequence[str]) -> dict[str, Topic]:
         return topics
     for name, future in admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S).items():
         try:
-            found = future.result(TIMEOUT_S + 1)
+            description = future.result(TIMEOUT_S + 1)
         except KafkaException as error:
             if error.args[0].code() not in MISSING:
                 raise
         else:
-            topics[name] = Topic(name, str(found.topic_id), len(found.partitions))
+            topics[name] = Topic(name, str(description.topic_id), len(description.partitions))
     return topics
 
 
@@ -58,8 +58,8 @@ def list_offsets(admin: AdminClient, at: Mapping[tuple[str, int], OffsetSpec]) -
     """An offset for each (topic, partition); the latest is the end of what is committed."""
     if not at:
         return {}
-    asked = {TopicPartition(*each): spec for each, spec in at.items()}
-    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
+    specs = {TopicPartition(*each): spec for each, spec in at.items()}
+    futures = admin.list_offsets(specs, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
     return {(each.topic, each.partition): future.result(TIMEOUT_S + 1).offset for each, future in futures.items()}
 
 
@@ -80,8 +80,8 @@ def earliest_offsets(admin: AdminClient, partitions: Iterable[Partition]) -> Pos
 
 
 def _offsets(admin: AdminClient, partitions: tuple[Partition, ...], spec: OffsetSpec) -> Position:
-    found = list_offsets(admin, {(p.topic, p.partition): spec for p in partitions if p.ended is None})
-    return Position(tuple(found[p.topic, p.partition] if p.ended is None else p.ended for p in partitions))
+    offsets = list_offsets(admin, {(p.topic, p.partition): spec for p in partitions if p.ended is None})
+    return Position(tuple(offsets[p.topic, p.partition] if p.ended is None else p.ended for p in partitions))
 
 
 def is_missing(error: KafkaException) -> bool:

@@ -242,7 +242,7 @@ class Producing:
         looks = self._watch.looks + 1  # the one under way may have begun before
         if not self._watch.look(lambda: self._watch.looks > looks and self._watch.trouble is None, ANSWER_S):
             raise self._watch.trouble or TimeoutError("no answer")
-        found: list[tuple[Noted, Position]] = []
+        unnoted: list[tuple[Noted, Position]] = []
         for part in self._reader.ranges(start, self._watch.ends, target_bytes=1 << 50):
             for events in self._reader.read(part, self._format):
                 assert events.metadata is not None
@@ -251,8 +251,8 @@ class Producing:
                     with suppress(ValueError, KeyError, TypeError):  # a header that another program wrote
                         noted = Noted.from_json(headers[index].as_py())
                         if noted.key is None or self._requests.recall(noted.key) is None:
-                            found.append((noted, Position.at(offsets[index].as_py() + AFTER_LAST, part.partition)))
-        self._requests.note(found)
+                            unnoted.append((noted, Position.at(offsets[index].as_py() + AFTER_LAST, part.partition)))
+        self._requests.note(unnoted)
 
     def _partitions(self) -> dict[int, Partition]:
         """Those of the topic that is produced to, by number."""

@@ -62,7 +62,7 @@ class Requests:
         self._folder = folder
         self._fence = fence
         self._file = folder / PRODUCER_FILE
-        self._begun = _read(self._file)
+        self._producer = _read(self._file)
         journal = folder / "requests"
         journal.mkdir(parents=True, exist_ok=True)
         self.sent = SentFiles.read(folder)
@@ -75,12 +75,12 @@ class Requests:
     @property
     def transactional_id(self) -> str | None:
         """The id of the producer's transactions; None if nothing was ever produced."""
-        return self._begun.get("id") if self._begun else None
+        return self._producer.get("id") if self._producer else None
 
     @property
     def unsure_from(self) -> Position | None:
         """From here on the topic may have requests that are not noted; None: it has none."""
-        position = self._begun.get("unsure_from") if self._begun else None
+        position = self._producer.get("unsure_from") if self._producer else None
         return None if position is None else Position.from_json(position)
 
     def begin(self, transactional_id: str, unsure_from: Position) -> None:
@@ -89,13 +89,13 @@ class Requests:
 
     def settle(self) -> None:
         """All requests that were produced are noted."""
-        if self._begun is not None and self.unsure_from is not None:
-            self._write({"id": self._begun["id"], "unsure_from": None})
+        if self._producer is not None and self.unsure_from is not None:
+            self._write({"id": self._producer["id"], "unsure_from": None})
 
     def _write(self, content: dict[str, Any]) -> None:
         replace_file(self._file, orjson.dumps(content), f"file '{self._file}' cannot be written")
         sync(self._folder)
-        self._begun = content
+        self._producer = content
 
     # The requests
 
@@ -115,11 +115,11 @@ class Requests:
 
     def recall(self, key: str) -> Receipt | None:
         """The receipt of a request with this key, if it arrived within a day."""
-        found = self._journal.recall(key)
-        if found is None:
+        receipt = self._journal.recall(key)
+        if receipt is None:
             return None
-        digest, end = _without_end(found.digest)
-        return Receipt(end, found.accepted, found.refused, digest)
+        digest, end = _without_end(receipt.digest)
+        return Receipt(end, receipt.accepted, receipt.refused, digest)
 
     def reclaim(self) -> int:
         """Delete what is older than a day; returns how many bytes."""

@@ -82,9 +82,9 @@ class TopicFinder:
         if start.mode == "earliest":
             return list_offsets(admin, dict.fromkeys(new, EARLIEST))
         at = at_time(start.timestamp_ms or 0)
-        found = list_offsets(admin, dict.fromkeys(new, at))
-        none = [each for each, offset in found.items() if offset < 0]  # all are earlier than that
-        return found | list_offsets(admin, dict.fromkeys(none, LATEST))
+        offsets = list_offsets(admin, dict.fromkeys(new, at))
+        none = [each for each, offset in offsets.items() if offset < 0]  # all are earlier than that
+        return offsets | list_offsets(admin, dict.fromkeys(none, LATEST))
 
     def _check_known(self, topics: dict[str, Topic], reached: Position, ends: Position) -> None:
         ended: dict[int, int] = {}
