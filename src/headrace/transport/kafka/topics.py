@@ -75,8 +75,8 @@ class TopicFinder:
     def _first_starts(self, admin: AdminClient, new: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
         start = self._source.start
         if start.mode == "offsets":
-            chosen = dict(start.offsets)
-            return {(topic, number): chosen.get(number, 0) for topic, number in new}
+            by_partition = dict(start.offsets)
+            return {(topic, number): by_partition.get(number, 0) for topic, number in new}
         if start.mode == "latest":
             return list_offsets(admin, dict.fromkeys(new, LATEST))
         if start.mode == "earliest":

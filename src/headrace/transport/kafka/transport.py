@@ -212,8 +212,8 @@ class KafkaTransport:
         known = self._partitions.open
         topics = find_topics(admin, sorted({each.topic for each in known.values()}))
         kept = {n: e for n, e in known.items() if e.topic in topics and topics[e.topic].id == e.topic_id}
-        gone = {n: max(lake_end.offset(n), e.start) for n, e in known.items() if n not in kept}
-        renewed = {each.topic for number, each in known.items() if number in gone and each.topic in topics}
+        ends_of_gone = {n: max(lake_end.offset(n), e.start) for n, e in known.items() if n not in kept}
+        renewed = {each.topic for number, each in known.items() if number in ends_of_gone and each.topic in topics}
         new = [
             Partition(name, topics[name].id, n, 0) for name in sorted(renewed) for n in range(topics[name].partitions)
         ]
@@ -232,15 +232,15 @@ class KafkaTransport:
             if number is not None and target > reached:
                 changed[number] = target
             elif number is not None and target < reached:  # truncated: its offsets come again, under a new number
-                gone[number] = reached
+                ends_of_gone[number] = reached
                 again.append(Partition(each.topic, each.topic_id, each.partition, target))
             elif number is None:
                 new[index - len(kept)] = Partition(each.topic, each.topic_id, each.partition, target)
             if target != reached or number is None:
                 skipped.append(Skipped(each.topic, each.partition, reached, target))
-        if dry_run or (not skipped and not gone):
+        if dry_run or (not skipped and not ends_of_gone):
             return skipped
-        self._partitions.change(changed, gone, [*new, *again])
+        self._partitions.change(changed, ends_of_gone, [*new, *again])
         return skipped
 
     def _wanted_offsets(

@@ -61,7 +61,7 @@ class Watch:
         self._failures = 0  # since the last look that succeeded
         self._moved_s = 0.0  # when an end moved last
         self._stopping = threading.Event()
-        self._wanted = threading.Event()  # a look now
+        self._wake = threading.Event()  # a look now
         self._looked = threading.Condition()
         self.looks = 0
         self.ages = Ages()
@@ -105,18 +105,18 @@ class Watch:
             if left_s <= 0:
                 return False
             with self._looked:
-                self._wanted.set()
+                self._wake.set()
                 self._looked.wait(min(left_s, 1.0))
         return until()
 
     def check_now(self) -> None:
         """Look for changes of topics with the next look."""
         self._next_check = 0.0
-        self._wanted.set()
+        self._wake.set()
 
     def close(self) -> None:
         self._stopping.set()
-        self._wanted.set()
+        self._wake.set()
         self._thread.join(15)
 
     # The thread
@@ -140,8 +140,8 @@ class Watch:
             with self._looked:
                 self.looks += 1
                 self._looked.notify_all()
-            self._wanted.wait(pause_s)
-            self._wanted.clear()
+            self._wake.wait(pause_s)
+            self._wake.clear()
         self._admin = None
 
     def _pause_s(self) -> float:
