@@ -14,6 +14,7 @@ from pathlib import Path
 import duckdb
 import orjson
 
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.disk import disk_full, is_disk_full, remove, sync
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
@@ -161,13 +162,13 @@ def _source(
 
 
 def _stage(connection: duckdb.DuckDBPyConnection, view: View, source: str, file: Path) -> str:
-    """The source sorted; without what only the batch layer fills, if memory is too small for that."""
+    """The source sorted; as it is, if its rows are too large for that: then each portion reads all rows."""
     try:
         return stage(connection, source, file)
     except duckdb.OutOfMemoryException:
         if not batch_only_columns(view):
             raise
-        return stage(connection, f"SELECT {stored_columns(view, whole=False)} FROM ({source})", file.with_name("less"))
+        return source
 
 
 def _fill(
@@ -192,7 +193,10 @@ def _fill(
 
 
 def _create(view: View, table: str) -> str:
-    return f"CREATE TABLE made.{table} ({', '.join(f'{name} {of}' for name, of in row_columns(view))})"
+    # Compressed, all values of 2,048 rows would be read for one of them; hashes do not become smaller by it anyway.
+    plain = {duckdb_name(name) for name, _ in batch_only_columns(view)}
+    columns = [f"{name} {of}{' USING COMPRESSION uncompressed' * (name in plain)}" for name, of in row_columns(view)]
+    return f"CREATE TABLE made.{table} ({', '.join(columns)})"
 
 
 def _insert(
