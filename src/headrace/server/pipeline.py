@@ -335,10 +335,10 @@ class Pipeline:
             return None, "catching up with replayed dead letters"
         if age_ms is not None:
             return age_ms, None
-        if not base.position.covers(self.transport.start):
-            return None, "the waiting events are no longer in the journal"
         if self.transport.trouble is not None:
             return None, self.transport.trouble.message
+        if not base.position.covers(self.transport.start):
+            return None, "the waiting events are no longer in the journal"
         return None, "the clock was set back to before the arrival of the waiting events"
 
     def progress(self, version: Version) -> BuildProgress:
