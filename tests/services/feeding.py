@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from confluent_kafka import KafkaError, Message
 
 from tests.server import UpServer
@@ -61,6 +62,17 @@ def total(server: UpServer) -> int:
     return int(rows[0]["hits"]) if rows else 0
 
 
+def sink_rows(url: str) -> dict[int, tuple[int, int, int, int]]:
+    """What the table of the sink has; a row that is there twice fails."""
+    with psycopg.connect(url) as connection:
+        ((table,),) = connection.execute("SELECT to_regclass('sunk')").fetchall()
+        rows = (
+            connection.execute("SELECT bucket, hits, total::bigint, least, most FROM sunk").fetchall() if table else []
+        )
+    assert len({row[0] for row in rows}) == len(rows)
+    return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
+
+
 class Feed:
     """Produces events in a thread of its own, at a rate, over restarts of the broker: each once, none given up."""
 
@@ -69,7 +81,12 @@ class Feed:
         self.acknowledged = 0
         self.failed: list[Any] = []
         self._topic, self._partitions, self._per_second = topic, partitions, per_second
-        self._producer = kafka.producer(delivery_timeout_ms=600_000, linger_ms=5, reconnect_backoff_max_ms=500)
+        self._producer = kafka.producer(
+            delivery_timeout_ms=600_000,
+            linger_ms=5,
+            reconnect_backoff_max_ms=500,
+            queue_buffering_max_messages=per_second,  # without a broker it waits, about after a second
+        )
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -88,7 +105,7 @@ class Feed:
         assert self.acknowledged == self.count
 
     def _run(self) -> None:
-        start = time.monotonic()
+        due = time.monotonic()
         for n in range(self.count):
             while True:
                 try:
@@ -100,7 +117,8 @@ class Feed:
                     self._producer.poll(0.1)
             if n % 100 == 0:
                 self._producer.poll(0)
-                while (ahead_s := start + n / self._per_second - time.monotonic()) > 0:
+                due = max(due, time.monotonic()) + 100 / self._per_second  # what was missed is not made up for
+                while (ahead_s := due - time.monotonic()) > 0:
                     self._producer.poll(ahead_s)  # it returns as soon as something was acknowledged
         self._producer.flush(600)
 

@@ -12,14 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from headrace.sink.latest import LatestRows
 from tests.server import UpServer
 from tests.waiting import wait_until
 
-from .feeding import VIEW, Feed, buckets, expected, make_workspace, stream, total
+from .feeding import VIEW, Feed, buckets, expected, make_workspace, sink_rows, stream, total
 from .running import Kafka, Postgres
 
 KILLS = int(os.environ.get("HEADRACE_KILLS", "3"))
@@ -32,17 +31,6 @@ CATCH_UP_S = 60.0
 def _end_servers() -> Iterator[None]:
     yield
     UpServer.kill_all()
-
-
-def sink_rows(url: str) -> dict[int, tuple[int, int, int, int]]:
-    """What the table of the sink has; a row that is there twice fails."""
-    with psycopg.connect(url) as connection:
-        ((table,),) = connection.execute("SELECT to_regclass('sunk')").fetchall()
-        rows = (
-            connection.execute("SELECT bucket, hits, total::bigint, least, most FROM sunk").fetchall() if table else []
-        )
-    assert len({row[0] for row in rows}) == len(rows)
-    return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
 
 
 def consumed_rows(kafka: Kafka, topic: str) -> dict[int, tuple[int, int, int, int]]:
