@@ -77,7 +77,7 @@ class Feed:
     """Produces events in a thread of its own, at a rate, over restarts of the broker: each once, none given up."""
 
     def __init__(self, kafka: Kafka, topic: str, count: int, per_second: int, partitions: int) -> None:
-        self.count = count
+        self.count = self.allowed = count
         self.acknowledged = 0
         self.failed: list[Any] = []
         self._topic, self._partitions, self._per_second = topic, partitions, per_second
@@ -93,6 +93,12 @@ class Feed:
     def wait_until_sent(self, count: int, timeout_s: float = 120) -> None:
         wait_until(lambda: self.acknowledged >= count or self.failed, timeout_s, lambda: f"{self.acknowledged} sent")
         assert not self.failed, self.failed[0]
+
+    def reach_the_middle_of(self, part: int, parts: int) -> None:
+        """Return when half of this part is acknowledged; the thread goes on to its end, and waits there."""
+        share = self.count // parts
+        self.allowed = self.count if part == parts - 1 else (part + 1) * share
+        self.wait_until_sent(part * share + share // 2)
 
     @property
     def is_producing(self) -> bool:
@@ -117,6 +123,8 @@ class Feed:
                     self._producer.poll(0.1)
             if n % 100 == 0:
                 self._producer.poll(0)
+                while n >= self.allowed:
+                    self._producer.poll(0.05)
                 due = max(due, time.monotonic()) + 100 / self._per_second  # what was missed is not made up for
                 while (ahead_s := due - time.monotonic()) > 0:
                     self._producer.poll(ahead_s)  # it returns as soon as something was acknowledged

@@ -53,10 +53,9 @@ def test_a_database_killed_under_its_sink(
     feed = Feed(kafka, topic, EVENTS, PER_SECOND, 2)
     caught_up_s = []
     for number in range(KILLS):
-        feed.wait_until_sent((number + 1) * EVENTS // (KILLS + 1))
-        assert feed.is_producing
+        feed.reach_the_middle_of(number, KILLS)
         postgres.kill()
-        feed.wait_until_sent(min(feed.acknowledged + PER_SECOND, EVENTS))  # which the sink cannot send yet
+        feed.wait_until_sent((number + 1) * EVENTS // KILLS - PER_SECOND)  # which the sink cannot send yet
         sent = feed.acknowledged
         wait_until(lambda sent=sent: total(server) >= sent, CATCH_UP_S, server.log_tail)  # type: ignore[misc]
         postgres.start()
@@ -87,8 +86,7 @@ def test_a_consumer_of_the_kafka_sink_over_kills_of_the_server(kafka: Kafka, tmp
     server = UpServer(workspace).wait_until_ready()
     feed = Feed(kafka, topic, EVENTS, PER_SECOND, 2)
     for number in range(KILLS):
-        feed.wait_until_sent((number + 1) * EVENTS // (KILLS + 1))
-        assert feed.is_producing
+        feed.reach_the_middle_of(number, KILLS)
         server.kill()
         server = UpServer(workspace).wait_until_ready()
     feed.join()
