@@ -112,8 +112,9 @@ class KafkaReader:
         borrowed = _borrow(self._cluster)
         try:
             reading = _Reading(self._cluster, borrowed, partition, first, part.end)
-            for messages in reading.batches():
-                yield make_events(part.partition, messages, stream_format)
+            with _without_collector():
+                for messages in reading.batches():
+                    yield make_events(part.partition, messages, stream_format)
         except BaseException:
             borrowed.consumer.close()
             raise
@@ -123,7 +124,10 @@ class KafkaReader:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Thousands of new messages would start it again and again, in vain: they are no cycles. It takes a fifth."""
+    """Thousands of new messages would start it again and again, in vain: they are no cycles.
+
+    It would take a fifth of the time, and begin as soon as it may: so it waits until the messages are gone.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -177,8 +181,7 @@ class _Reading:
         deadline = time.monotonic() + STALLED_S
         while time.monotonic() < deadline:
             most = min(self._end - self._next, MOST_MESSAGES)
-            with _without_collector():
-                messages: list[Message] = self._consumer.consume(most, WAIT_S)
+            messages: list[Message] = self._consumer.consume(most, WAIT_S)
             if not messages:
                 continue
             if any(map(Message.error, messages)):
