@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from bench.check import check_sizes, differences
-from bench.compare import _check_rows, _write_files
+from bench.compare import _write_files, check_contender
 from bench.growth import Curve, curves
 from bench.nexmark.generate import batches, last_auction, last_person, write_files
 from bench.nexmark.queries import OTHERS, QUERIES, definitions
@@ -153,10 +153,10 @@ def test_rows_of_a_contender_that_differ_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "visits.ndjson").write_text(event * 2)
     files, rows = Files((tmp_path / "visits.ndjson",), 2), tmp_path / "rows.csv"
     rows.write_text("page,pane,hits,bytes,largest\n/p/1,1767225600,2,14,7\n")
-    _check_rows(SPARK, rows, files)
+    check_contender(SPARK, rows, files.paths)
     rows.write_text("page,pane,hits,bytes,largest\n/p/1,1767225600,1,7,7\n")
     with pytest.raises(HeadraceError, match="differ in 2 rows"):
-        _check_rows(SPARK, rows, files)
+        check_contender(SPARK, rows, files.paths)
 
 
 def test_nexmark_events_follow_its_proportions(tmp_path: Path) -> None:
