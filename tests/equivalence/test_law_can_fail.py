@@ -21,9 +21,9 @@ def drop_late_events(patch: pytest.MonkeyPatch) -> None:
     """As stream processors do; and the batch layer with it, so that the two agree."""
     right = partials.partials
 
-    def wrong(events: Any, stream: Any, view: Any, patience_ms: int) -> Any:
+    def wrong(events: Any, stream: Any, view: Any, patience_ms: int, **options: Any) -> Any:
         timely = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
-        return right(timely, stream, view, patience_ms)
+        return right(timely, stream, view, patience_ms, **options)
 
     patch.setattr(partials, "partials", wrong)
 

@@ -43,6 +43,7 @@ COMPUTED = [
     "size(pairs)", "element_at(words, 1)", "element_at(words, -1)", "element_at(words, 9)", "element_at(pairs, 'k')",
     "map_keys(pairs)[0]", "map_values(pairs)[0]", "map_contains_key(pairs, text)", "split(text, ',')[1]", "pair IS NULL",
     "size(split(text, 'l+'))", "split(text, r'[;=]')[3]",
+    "to_utc_timestamp(time, 'Europe/Berlin')", "from_utc_timestamp(time, 'America/New_York')",
     "coalesce(text, 'none')", "nullif(n, 7)", "nvl2(n, 1, 2)", "if(n > 0, 'up', 'down')", "greatest(n, 0)", "least(n, big)",
     "isnan(x)", "lower(text)", "upper(text)", "trim(text)", "ltrim(text)", "rtrim(text)", "length(text)",
     "trim(text, 'Hd ')", "ltrim(text, ' ax')", "rtrim(text, '7É6')", "trim(BOTH 'A-Z' FROM text)",
