@@ -22,7 +22,7 @@ from headrace.transport.kafka.offsets import latest_offsets
 from headrace.transport.kafka.partitions import Partition, starts
 from headrace.transport.position import Position, Range
 
-MOST_MESSAGES = 20_000  # that are made events at once: the next are fetched meanwhile
+MOST_MESSAGES = 32_768  # that are made events at once, whole blocks of the parser: the next are fetched meanwhile
 CHUNK_BYTES = 4 << 20
 WAIT_S = 0.02  # for messages; a shorter batch is returned then
 STALLED_S = 20.0  # without a message or an end of partition, the broker is away
