@@ -40,7 +40,7 @@ WARM = (  # servers on one Java
 )
 ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "surfaces/test_up.py")
 # Fast ones, then long ones, so that the lanes end alike.
-SOONEST = ("unit", "warm", "spark", "surfaces", "faults", "docs/test_tutorial")
+SOONEST = ("unit", "warm", "spark", "services", "surfaces", "faults", "docs/test_tutorial")
 NO_TESTS = 5  # pytest's exit code where its arguments leave nothing to run
 SLOWEST = 15
 SAY_EVERY_S = 30.0
