@@ -17,7 +17,7 @@ from headrace.alert.course import Rules
 from headrace.alert.state import AlertState, Silence, state_file
 from headrace.alert.status import AlertStatus, SilenceStatus, describe, describe_silence
 from headrace.alert.targets import Delivery, target_names
-from headrace.alert.watch import StreamWatch, ViewWatch, Watch
+from headrace.alert.watch import StreamWatch, ViewWatch, Watch, follower_name
 from headrace.define.catalog import Catalog
 from headrace.define.durations import parse_duration
 from headrace.define.model import Alert
@@ -92,14 +92,13 @@ class Alerts:
         file = state_file(self._folder, alert.name)
         if alert.source in catalog.streams:
             return StreamWatch(alert, rules, file, lambda: self._events(alert.source))
-        self._store.follow(alert.source, _follower(alert.name))
         return ViewWatch(alert, rules, file, self._store)
 
     def _forget(self, kept: Iterable[str]) -> None:
         """Remove what dropped alerts left, also those that were dropped while no server ran."""
-        followers = {_follower(name) for name in kept}
+        followers = {follower_name(name) for name in kept}
         with self._store.snapshot() as snapshot:
-            own = [each for each in snapshot.followers() if each.name.startswith(_follower(""))]
+            own = [each for each in snapshot.followers() if each.name.startswith(follower_name(""))]
         for each in own:
             if each.name not in followers:
                 self._store.unfollow(each.view, each.name)
@@ -128,7 +127,6 @@ class Alerts:
             else:
                 self._new.set()
             self._errors.pop(name, None)
-            self._advance(watch)
         except NotReadyError:
             self._errors.pop(name, None)  # its view is being built
         except HeadraceError as error:
@@ -137,11 +135,6 @@ class Alerts:
             log.exception("an alert cannot be evaluated", alert=name)
             self._fail(name, str(error).splitlines()[0] if str(error) else type(error).__name__)
         self._deliver(name, watch)
-
-    def _advance(self, watch: Watch) -> None:
-        cursor = watch.cursor
-        if cursor is not None:
-            self._store.advance(watch.alert.source, _follower(watch.alert.name), cursor.version, cursor.tick)
 
     def _fail(self, name: str, error: str) -> None:
         if self._errors.get(name) != error:
@@ -206,10 +199,6 @@ class Alerts:
                 f"alert '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace alerts` lists all"
             )
         return self._watches[name]
-
-
-def _follower(name: str) -> str:
-    return f"alert:{name}"
 
 
 def _rules(alert: Alert, catalog: Catalog) -> Rules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Alert, View
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import ChangeBatch, changes_after
+from headrace.serve.follower import ViewFollower
 from headrace.store.base import Store, Version
 
 ROWS_AT_ONCE = 5_000
@@ -27,7 +29,12 @@ KeyedObservation = tuple[Mapping[str, Any], Observation]  # a key, and what the 
 MOST_KEYS = 1_000_000  # of a view whose keys are watched for absence
 
 
-class Watch:
+def follower_name(alert: str) -> str:
+    """What the store knows an alert by, among those who follow views."""
+    return f"alert:{alert}"
+
+
+class Watch(ABC):
     """One alert at work: its state, and the file that it is kept in.
 
     One thread calls `step`; the one that delivers notices changes the state too.
@@ -53,14 +60,9 @@ class Watch:
                 self._saved_s = time.monotonic()
             self.state = state
 
-    @property
-    def cursor(self) -> Cursor | None:
-        """Up to where it has looked at the changes of a view."""
-        return None
-
+    @abstractmethod
     def step(self, now_us: int) -> bool:
         """Look at what is new; whether there is more to look at."""
-        raise NotImplementedError
 
     def delivered(self, notice: Notice, target: str) -> None:
         """A target has got a notice."""
@@ -101,15 +103,13 @@ class ViewWatch(Watch):
     def __init__(self, alert: Alert, rules: Rules, file: Path, store: Store) -> None:
         super().__init__(alert, rules, file)
         self._store = store
+        self._follower = ViewFollower(store, alert.source, follower_name(alert.name))
+        self._follower.follow()
         self._view: View | None = None
         self._condition: Condition | None = None
         self._ends = _Ends(alert) if alert.absent_ms is not None else None
         # The newest window of each key is known only after all rows were read.
         self._cursor = None if self._ends or self.state.cursor is None else Cursor.from_text(self.state.cursor)
-
-    @property
-    def cursor(self) -> Cursor | None:
-        return self._cursor
 
     def step(self, now_us: int) -> bool:
         """Look at the next changes."""
@@ -138,6 +138,7 @@ class ViewWatch(Watch):
 
         self.update(change)
         self._cursor = batch.cursor
+        self._follower.passed(batch.cursor)
         return more
 
     def _observed(self, batch: ChangeBatch, version: Version, clock: Clock) -> list[KeyedObservation]:

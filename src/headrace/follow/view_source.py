@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +16,9 @@ from headrace.follow.subscription import Batch
 from headrace.follow.view_filter import ChangeFilter
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import ChangeBatch, Columns, changes_after, cursor_now, no_changes
+from headrace.serve.follower import ViewFollower
 from headrace.serve.values import encoder
 from headrace.store.base import Store
-
-ADVANCE_EVERY_S = 5.0  # how often the store is told how far the subscription is: it may then forget what is before
 
 
 class ViewSource:
@@ -35,16 +33,15 @@ class ViewSource:
         self._store = store
         self._view = view
         self._bell = bell
-        self._follower = f"subscription:{subscription}"
+        self._follower = ViewFollower(store, view, f"subscription:{subscription}")
         self._lock = threading.Lock()
-        self._advanced_at = 0.0
         # Which rows the members have is not known: whatever no longer passes is a delete.
         self._filter = ChangeFilter(question.key, question.where, fresh=False) if where or key else None
         empty = no_changes(store, view)
         if self._filter:
             self._filter.prepare(empty)  # a mistake in it is an error now
         self._columns = columns_json(empty.columns)
-        store.follow(view, self._follower)
+        self._follower.follow()
 
     @property
     def bell(self) -> Bell:
@@ -66,7 +63,7 @@ class ViewSource:
             batch = changes_after(self._store, self._view, after, limit=limit)
             lines = tuple(_lines(batch, *self._select(batch)))
             self._columns = columns_json(batch.columns)
-            self._advance(after)
+            self._follower.passed(after)
         return SourcePage(lines, batch.cursor.to_text(), self._columns)
 
     def again(self, batch: Batch) -> SourcePage:
@@ -87,17 +84,10 @@ class ViewSource:
 
     def drop(self) -> None:
         """The subscription is gone."""
-        self._store.unfollow(self._view, self._follower)
+        self._follower.unfollow()
 
     def _select(self, batch: ChangeBatch) -> tuple[Any, Any]:
         return self._filter.select(batch) if self._filter else (batch.upserts, batch.deletes)
-
-    def _advance(self, cursor: Cursor | None) -> None:
-        now = time.monotonic()
-        if cursor is None or now - self._advanced_at < ADVANCE_EVERY_S:
-            return
-        self._advanced_at = now
-        self._store.advance(self._view, self._follower, cursor.version, cursor.tick)
 
 
 def _lines(batch: ChangeBatch, upserts: Any, deletes: Any) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +16,7 @@ from headrace.follow.selection import EventFilter
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import Change, ChangeBatch, Evaluation, changes_after
 from headrace.serve.evaluate import find_serving
+from headrace.serve.follower import ViewFollower
 from headrace.sink.base import SinkBatch, SinkChange
 from headrace.sink.rows import EventRows
 from headrace.sink.sent import SentKeys
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from headrace.aggregate import Value
     from headrace.lake.table import LakeTable
 
-PASS_EVERY_S = 10.0  # the log of changes is shortened about so often
 MOST_COMPLETE = 1_000_000  # rows of a view in mode complete: they are sent as one batch
 
 
@@ -132,7 +131,7 @@ class ViewFeed:
         self._store = store
         self._rows = rows
         self._sent: SentKeys | None = None  # of a sink that does not send all rows
-        self._passed_at = 0.0
+        self._follower = ViewFollower(store, sink.source, f"sink:{sink.name}")
         self._finished: tuple[Version | None, str | None] | None = None  # of which nothing is left to send
 
     def after(self, cursor: str | None) -> SinkBatch | None:
@@ -165,16 +164,13 @@ class ViewFeed:
         return None if known.version != version.number else max(0, version.total("applied_to") - known.tick)
 
     def follow(self) -> None:
-        self._store.follow(self._sink.source, f"sink:{self._sink.name}")
+        self._follower.follow()
 
     def passed(self, cursor: str | None) -> None:
-        if cursor is not None and time.monotonic() >= self._passed_at + PASS_EVERY_S:
-            known = Cursor.from_text(cursor)
-            self._store.advance(self._sink.source, f"sink:{self._sink.name}", known.version, known.tick)
-            self._passed_at = time.monotonic()
+        self._follower.passed(Cursor.from_text(cursor) if cursor is not None else None)
 
     def unfollow(self) -> None:
-        self._store.unfollow(self._sink.source, f"sink:{self._sink.name}")
+        self._follower.unfollow()
 
     def _selected(self, batch: ChangeBatch, *, first: bool) -> SinkBatch:
         """The changes for which the condition holds; of the others, deletes of rows that were sent before."""

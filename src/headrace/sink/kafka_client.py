@@ -14,8 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from headrace.secrets import HIDDEN, is_secret, is_sensitive, reveal, without_passwords
 from headrace.sink.base import DestinationError
+from headrace.transport.kafka.client import FORBIDDEN, MISSING, REFUSED, SERVERS
 
-SERVERS = "bootstrap.servers"
 PREFIX = "properties."
 REQUEST_S = 15.0
 READ_S = 60.0  # without a message, before the end of a topic
@@ -25,21 +25,7 @@ READING: dict[str, Any] = {
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
 }
-_AUTHENTICATION = (
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError.ILLEGAL_SASL_STATE,
-    KafkaError._SSL,
-)
-_AUTHORIZATION = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-)
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-_UNKNOWN_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 _logger = logging.getLogger("headrace.kafka")
 
@@ -78,11 +64,7 @@ class Client:
 
     def _keep_error(self, error: KafkaError) -> None:
         # Brokers that are down follow a failed login: the login says more.
-        if (
-            self._last_error is None
-            or error.code() in _AUTHENTICATION
-            or self._last_error.code() not in _AUTHENTICATION
-        ):
+        if self._last_error is None or error.code() in REFUSED or self._last_error.code() not in REFUSED:
             self._last_error = error
 
     # Topics
@@ -94,7 +76,7 @@ class Client:
                 lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
             )
         except KafkaException as error:
-            if error.args[0].code() in _UNKNOWN_TOPIC:
+            if error.args[0].code() in MISSING:
                 return None
             raise self.explained(error) from None
         return sorted(partition.id for partition in description.partitions)
@@ -115,7 +97,7 @@ class Client:
         (reply,) = request(admin).values()
         while not reply.done():
             admin.poll(0.05)  # learns why no broker answers
-            if self._last_error is not None and self._last_error.code() in _AUTHENTICATION:
+            if self._last_error is not None and self._last_error.code() in REFUSED:
                 raise KafkaException(self._last_error)
         return reply.result()
 
@@ -177,18 +159,18 @@ class Client:
             cause = last
         code, text = cause.code(), self._clean(cause.str())
         place = f"sink '{self.sink}': Kafka at {self.servers}"
-        if code in _AUTHENTICATION:
+        if code in REFUSED:
             return DestinationError(
                 f"{place} refuses the login: {text}",
                 fix="check properties.security.protocol, properties.sasl.username and properties.sasl.password",
             )
-        if code in _AUTHORIZATION:
+        if code in FORBIDDEN:
             return DestinationError(
                 f"{place} denies access{f': {what}' if what else ''} ({text})",
                 fix=f"allow the user to write topic '{self.topic}'; with exactly-once also to use its transactional id"
                 " and to create and read the progress topic",
             )
-        if code in _UNKNOWN_TOPIC:
+        if code in MISSING:
             return self.missing_topic()
         if code in _TOO_LARGE:
             return DestinationError(

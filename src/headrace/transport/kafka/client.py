@@ -18,14 +18,14 @@ from headrace.secrets import reveal, without_passwords
 RETRY_AFTER_S = 5.0
 SERVERS = "bootstrap.servers"
 
-_REFUSED = (
+REFUSED = (
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.ILLEGAL_SASL_STATE,
     KafkaError._SSL,
 )
-_FORBIDDEN = (
+FORBIDDEN = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -107,15 +107,15 @@ class Cluster:
             return self._unavailable(f"{error}")
         background = errors.error if errors else None
         if background is not None and (
-            background.code() in _REFUSED or cause.code() not in (*_REFUSED, *_FORBIDDEN, *MISSING)
+            background.code() in REFUSED or cause.code() not in (*REFUSED, *FORBIDDEN, *MISSING)
         ):
             cause = background
         text = without_passwords(cause.str().splitlines()[0].strip().rstrip("."))
-        if cause.code() in _REFUSED:
+        if cause.code() in REFUSED:
             return self._unavailable(
                 text, "refuses the connection", "check the user, password and certificates among its properties"
             )
-        if cause.code() in _FORBIDDEN:
+        if cause.code() in FORBIDDEN:
             return self._unavailable(text, "refuses the request", "give its user the right to do that")
         if cause.code() in MISSING:
             return self._unavailable(text, "has no such topic", "create it, or correct the definition")
