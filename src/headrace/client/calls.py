@@ -6,7 +6,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -124,11 +124,15 @@ class Calls:
 
     def received(self, method: str, path: str, **request: Any) -> Iterator[tuple[str, Any]]:
         """The server-sent events of a reply: name and content. It connects again when the connection is lost."""
+        return self.reconnecting(lambda: self._received_once(method, path, **request))
+
+    def reconnecting(self, read: Callable[[], Iterator[Result]]) -> Generator[Result, None, None]:
+        """What a reply without end gives; it is read again when the connection is lost, for a while."""
         lost_at: float | None = None
         pause = 0.1
         while True:
             try:
-                for each in self._received_once(method, path, **request):
+                for each in read():
                     lost_at, pause = None, 0.1
                     yield each
                 raise UnavailableError(f"the server at {self.url} ended the connection", fix="`headrace up` starts one")
@@ -141,7 +145,8 @@ class Calls:
                     raise
                 if self.on_wait:
                     self.on_wait(error, pause)
-                self._stopping.wait(pause * random.uniform(1.0, 1.3))
+                # Random, so that clients that lost their server together do not come back at the same time.
+                self._stopping.wait(max(pause, error.retry_after_s or 0.0) * random.uniform(1.0, 1.3))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def _received_once(self, method: str, path: str, **request: Any) -> Iterator[tuple[str, Any]]:

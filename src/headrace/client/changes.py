@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,10 +9,9 @@ from urllib.parse import quote
 
 import orjson
 
-from headrace.client.calls import LONGEST_PAUSE_S, Calls, UnreachableError
+from headrace.client.calls import Calls
 from headrace.client.wire import read_error
 from headrace.define.reader import parse_type
-from headrace.errors import OverloadError, UnavailableError
 from headrace.follow.change_question import ChangeQuestion
 from headrace.serve.change import Change
 from headrace.serve.question import key_text
@@ -55,28 +52,15 @@ class ChangeCalls(Calls):
 
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
         """The changes of a view as they come. When the connection is lost it continues after the last change."""
-        failing_since: float | None = None
-        pause = 0.1
-        while True:
-            try:
-                for change, cursor in self._changes_once(question):
-                    failing_since, pause = None, 0.1
-                    if cursor:  # a batch that was lost in part is read again: its rows are upserts
-                        question = replace(question, cursor=cursor)
-                    if change:
-                        yield change
-                raise UnavailableError(f"the server at {self.url} ended the connection", fix="`headrace up` starts one")
-            except (OverloadError, UnavailableError) as error:
-                if isinstance(error, UnreachableError):
-                    self._find_again()
-                failing_since = failing_since or time.monotonic()
-                hopeless = isinstance(error, UnreachableError) and not self._reached
-                if hopeless or self._stopping.is_set() or time.monotonic() - failing_since > self._retry_for_s:
-                    raise
-                if self.on_wait:
-                    self.on_wait(error, pause)
-                self._stopping.wait(max(pause, error.retry_after_s or 0.0) * random.uniform(1.0, 1.3))
-                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+        def read() -> Iterator[tuple[Change | None, str | None]]:
+            return self._changes_once(question)  # after the last change that came
+
+        for change, cursor in self.reconnecting(read):
+            if cursor:  # a batch that was lost in part is read again: its rows are upserts
+                question = replace(question, cursor=cursor)
+            if change:
+                yield change
 
     def _changes_once(self, question: ChangeQuestion) -> Iterator[tuple[Change | None, str | None]]:
         path = f"/v1/views/{quote(question.view, safe='')}/changes"
