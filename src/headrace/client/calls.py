@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from headrace.client.http import ConnectError, Http, Reply
+from headrace.client.server_events import EVENT_STREAM, ServerEvents
 from headrace.client.wire import read_error
 from headrace.errors import HeadraceError, NotReadyError, OverloadError, StartingError, UnavailableError, UsageError
 from headrace.spark.jobs import Job, Progress
@@ -31,7 +32,6 @@ READY_FOR_S = 180.0  # for Spark to start, which normally takes some seconds
 PORT_PAUSE_S = 0.1
 LAST_REPLY_S = 5.0  # for requests of an interrupted command
 NDJSON = "application/x-ndjson"
-EVENT_STREAM = "text/event-stream"
 Result = TypeVar("Result")
 
 
@@ -155,16 +155,12 @@ class Calls:
             self._reached = True
             if not reply.headers.get("content-type", "").startswith(EVENT_STREAM):
                 self.read(replace(reply, content=b"".join(lines)))
-            name = "message"
-            for line in lines:
-                if line.startswith(b"event: "):
-                    name = line[len(b"event: ") :].strip().decode()
-                elif line.startswith(b"data: "):
-                    content = orjson.loads(line[len(b"data: ") :])
-                    if name == "error":
-                        raise read_error(content["error"], reply.status)
+            for name, _, data in ServerEvents().read(lines):
+                content = orjson.loads(data) if data else None
+                if name == "error" and content:
+                    raise read_error(content["error"], reply.status)
+                if data:
                     yield name, content
-                    name = "message"
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """The content of the reply to one request; raises the error if it is one."""
