@@ -188,14 +188,23 @@ class KafkaWriter:
             raise self._late()
 
     def _serve(self, act: Callable[[], int]) -> int:
-        """Have callbacks called. The library raises a fatal error here, wrapped if a message failed by it, too."""
+        """Have callbacks called. The library raises a fatal error here, and loses it if a callback runs after it."""
         try:
             return act()
         except (KafkaException, SystemError) as error:
-            cause = next((each for each in chain(error) if isinstance(each, KafkaException)), None)
+            cause = next((each for each in chain(error) if isinstance(each, KafkaException)), None) or self._fatal()
             if cause is None:
                 raise
             raise self._client.explained(cause) from None
+
+    def _fatal(self) -> KafkaException | None:
+        """The error that ended the producer: any call of a transaction repeats it."""
+        try:
+            if self._target.exactly_once and self._producer is not None:
+                self._producer.abort_transaction(5)
+        except KafkaException as error:
+            return error
+        return KafkaException(self._failed) if self._failed is not None else None
 
     def _late(self) -> DestinationError:
         timeout = KafkaError(KafkaError._TIMED_OUT, f"messages were not acknowledged in {DELIVERY_S:.0f} s")
