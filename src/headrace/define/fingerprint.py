@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -31,6 +31,7 @@ from headrace.define.model import (
     Window,
 )
 from headrace.define.reader import parse_type
+from headrace.define.relation_json import relation_from_json, relation_to_json
 from headrace.types import Expression
 
 FINGERPRINT_DIGITS = 16
@@ -72,7 +73,9 @@ def to_json(definition: Definition) -> dict[str, Any]:
             stream["idle_timeout_ms"] = definition.idle_timeout_ms
         if definition.source is not None:
             stream["source"] = source_to_json(definition.source)
-        return stream
+        if definition.relation is not None:
+            stream["relation"] = relation_to_json(definition.relation)
+        return _with_code(stream, [])
     window = definition.window
     view: dict[str, Any] = {
         "kind": "view",
@@ -86,9 +89,15 @@ def to_json(definition: Definition) -> dict[str, Any]:
         "reads": [[name, str(of)] for name, of in definition.reads],
         # Left out where there is none: views from before there were shapes keep their fingerprint.
         **({"shape": _shape_to_json(definition.shape)} if definition.shape else {}),
+        **({"relation": relation_to_json(definition.relation)} if definition.relation else {}),
     }
-    code: list[own.Own] = [*own.functions_in(json.dumps(view, ensure_ascii=False)), *_own_aggregates(definition)]
-    return {**view, OWN: [own.to_json(each) for each in code]} if code else view
+    return _with_code(view, _own_aggregates(definition))
+
+
+def _with_code(value: dict[str, Any], aggregates: Sequence[OwnDefinition]) -> dict[str, Any]:
+    """A definition with the functions of the workspace that it calls."""
+    code: list[own.Own] = [*own.functions_in(json.dumps(value, ensure_ascii=False)), *aggregates]
+    return {**value, OWN: [own.to_json(each) for each in code]} if code else value
 
 
 def _own_aggregates(view: View) -> list[OwnDefinition]:
@@ -107,13 +116,14 @@ def from_json(value: dict[str, Any]) -> Definition:
         return _sink_from_json(value)
     if value["kind"] == "alert":
         return _alert_from_json(value)
+    for each in value.get(OWN, []):
+        own.declare(own.from_json(each))
+    relation = relation_from_json(value["relation"]) if "relation" in value else None
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
         source = source_from_json(value["source"]) if "source" in value else None
-        options = (value.get("format", JSON), value.get("idle_timeout_ms"), source)
+        options = (value.get("format", JSON), value.get("idle_timeout_ms"), source, relation)
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], *options)
-    for each in value.get(OWN, []):
-        own.declare(own.from_json(each))
     return View(
         name=value["name"],
         streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
@@ -124,6 +134,7 @@ def from_json(value: dict[str, Any]) -> Definition:
         schedule_ms=value["schedule_ms"],
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
         shape=_shape_from_json(value["shape"]) if "shape" in value else None,
+        relation=relation,
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.define.model import Column, Field, Key, Reads, Stream
+from headrace.define.model import Column, Field, Key, Stream
+from headrace.define.relation import Reads
 from headrace.define.tokens import QUOTED, WORD, Source, tokenize
 from headrace.types import Expression, Type
 

@@ -11,6 +11,7 @@ from headrace.define.calendar import UTC_NAME, Calendar
 from headrace.define.durations import format_duration
 from headrace.define.paths import Steps, parse_path
 from headrace.define.python.query import Queryable
+from headrace.define.relation import Reads, Relation
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # the event time of a stream that declares none
@@ -73,6 +74,7 @@ class Stream(Queryable):
     format: str = JSON  # what one event is in the log: a JSON object, or a line of text as it came
     idle_timeout_ms: int | None = None  # how long no event comes before its time goes on by the clock; None: never
     source: Source | None = None  # None: events come by HTTP and from files
+    relation: Relation | None = None  # of a derived stream: how its events are made; nothing is sent to it or stored
 
     @property
     def time_column(self) -> str:
@@ -176,14 +178,12 @@ class Shape:
     limit: int | None = None
 
 
-Reads = tuple[tuple[str, Type], ...]
-
-
 @dataclass(frozen=True)
 class View:
     """A keyed, paned, mergeable summary of its base streams. Without `window` it has one pane: all time.
 
-    `reads` are the fields that it names, with their types: the same text over other types is another view.
+    `reads` are the fields that it names, with their types: the same text over other types is another view. With a
+    `relation` these are fields of its rows, and the relation names those of the base streams.
     """
 
     name: str
@@ -195,6 +195,18 @@ class View:
     schedule_ms: int | None = None
     reads: Reads = ()
     shape: Shape | None = None
+    relation: Relation | None = None  # how its rows are made from events; None: they are the events of its stream
+
+    def rows_of(self, stream: Stream) -> Stream:
+        """What its expressions are evaluated over: its base stream, or the rows that its relation makes of it."""
+        if self.relation is None:
+            return stream
+        fields = tuple(Field(name, of) for name, of in self.relation.fields)
+        return Stream(stream.name, fields, self.relation.event_time, stream.patience_ms, relation=self.relation)
+
+    def reads_of(self, stream: str) -> Reads:
+        """The fields of a base stream that it needs."""
+        return self.reads if self.relation is None else self.relation.reads_of(stream)
 
     def fits(self, stream: Stream) -> bool:
         """Whether it was made for the types that the stream has now.
@@ -203,7 +215,7 @@ class View:
         until its next version serves.
         """
         types = stream.types()
-        return all(types.get(name) == of for name, of in self.reads)
+        return all(types.get(name) == of for name, of in self.reads_of(stream.name))
 
 
 Mode = Literal["append", "update", "complete"]  # Spark's output modes

@@ -1,0 +1,117 @@
+"""Rows made from the events of base streams, one event at a time: filtered, projected, exploded, joined to tables.
+
+A relation needs no memory, so that it is composed into the jobs of its readers and stored nowhere. It is inert: the
+faces of its steps for Spark and for DuckDB are in `relation_spark.py` and `relation_duckdb.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.types import Expression, Type
+
+Reads = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Keeps the rows for which a condition is true."""
+
+    condition: Expression
+
+
+@dataclass(frozen=True)
+class Project:
+    """Makes rows of these columns and no others."""
+
+    columns: tuple[tuple[str, Expression], ...]
+
+
+@dataclass(frozen=True)
+class Explode:
+    """Makes a row of each element of an array or map, beside all columns of the row that it came from."""
+
+    values: Expression  # of type ARRAY or MAP
+    names: tuple[str, ...]  # of the element; of a map's key and value
+    types: tuple[Type, ...]
+    outer: bool = False  # whether a row without elements is kept, with NULL
+    position: str | None = None  # the name of a column with the element's place, from 0 on
+
+
+@dataclass(frozen=True)
+class Map:
+    """Adds the columns that a Python function of the workspace computes of Arrow arrays. A failure is a dead letter."""
+
+    function: str  # as `define/own.py` names it, with its digest
+    arguments: tuple[Expression, ...]
+    columns: Reads
+
+
+@dataclass(frozen=True)
+class Join:
+    """Adds columns of the row of a table that has the same key.
+
+    The table is as it was at the commit of the event; with `as_of`, as it was at that time, as known at the commit.
+    """
+
+    table: str
+    kind: Literal["inner", "left", "semi", "anti"]
+    keys: tuple[tuple[Expression, str], ...]  # of the row, and the column of the table: its whole primary key
+    columns: tuple[tuple[str, str, Type], ...] = ()  # the name in the row, and the column of the table with its type
+    as_of: Expression | None = None
+    condition: Expression | None = None  # over the row with these columns: which of the table's rows match
+    keep_missing: bool = False  # of an inner join: whether events without a row are dead letters, to be replayed
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Keeps a share of the rows, chosen by a seeded hash of a key, or of the position of the event."""
+
+    percent: float
+    seed: int = 0
+    keys: tuple[Expression, ...] = ()
+
+
+RowStep = Filter | Project | Explode | Map | Join | Sample
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The rows that come from one base stream. A stream may have several branches."""
+
+    stream: str
+    reads: Reads  # the fields of the stream that it needs
+    steps: tuple[RowStep, ...]
+
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        """Its joins to tables."""
+        return tuple(step for step in self.steps if isinstance(step, Join))
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Rows of one shape. Every branch ends with the columns of `fields`."""
+
+    branches: tuple[Branch, ...]
+    fields: Reads
+    event_time: str | None  # the field that holds it; None: the time of arrival
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The base streams, each once."""
+        return tuple(dict.fromkeys(branch.stream for branch in self.branches))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that rows are joined to, each once."""
+        return tuple(dict.fromkeys(join.table for branch in self.branches for join in branch.joins))
+
+    def branches_of(self, stream: str) -> tuple[Branch, ...]:
+        """The branches that read a base stream."""
+        return tuple(branch for branch in self.branches if branch.stream == stream)
+
+    def reads_of(self, stream: str) -> Reads:
+        """The fields of a base stream that it needs."""
+        return tuple(dict.fromkeys(read for branch in self.branches_of(stream) for read in branch.reads))
