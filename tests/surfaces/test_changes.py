@@ -204,7 +204,7 @@ def test_readers_share_one_evaluation_and_a_slow_one_holds_up_nobody(shop: Shop)
 
 
 def test_a_quiet_reply_shows_that_it_is_alive(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.changes.HEARTBEAT_S", 0.1)
+    monkeypatch.setattr("headrace.web.sse.HEARTBEAT_S", 0.1)
     subscriber = Subscriber(shop)
     assert subscriber.rows(1) == [CAUGHT_UP]
     assert subscriber.reply.readline() == b": still here\n"

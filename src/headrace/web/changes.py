@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
-import orjson
 from fastapi import APIRouter, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from headrace.errors import HeadraceError, InternalError
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.feed import FedBatch, ViewFeed, Wake, encode_columns, encode_messages
 from headrace.follow.subscribe import ChangeReader
 from headrace.serve.change_cursor import Cursor
+from headrace.web import sse
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
 
-EVENT_STREAM = "text/event-stream"
-HEARTBEAT_S = 15.0
-LOOK_S = 1.0  # how often a reader looks whether the server stops
 MOST_READS = 2  # of the store at once, for readers that are behind: others must not wait for them
 _DOC: dict[str, Any] = {
     "parameters": [
@@ -48,7 +44,7 @@ _DOC: dict[str, Any] = {
             )
         ),
     ],
-    "responses": {"200": {"description": "messages", "content": {EVENT_STREAM: {}}}},
+    "responses": {"200": {"description": "messages", "content": {sse.EVENT_STREAM: {}}}},
 }
 
 
@@ -75,10 +71,9 @@ def change_routes(runtime: Runtime) -> APIRouter:
         make = lambda: runtime.feeds.feed(view, settled_only=question.settled_only)  # noqa: E731
         feed = await anyio.to_thread.run_sync(make)
         reader = await anyio.to_thread.run_sync(ChangeReader, feed, question)
-        stream = Stream(feed, reader, request, reads[0], HEARTBEAT_S)
+        stream = Stream(feed, reader, request, reads[0])
         first = await stream.begin()
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(stream.messages(first), media_type=EVENT_STREAM, headers=headers)
+        return sse.reply_events(stream.messages(first))
 
     return routes
 
@@ -86,19 +81,11 @@ def change_routes(runtime: Runtime) -> APIRouter:
 class Stream:
     """What one subscriber is sent."""
 
-    def __init__(
-        self,
-        feed: ViewFeed,
-        reader: ChangeReader,
-        request: Request,
-        reads: anyio.CapacityLimiter,
-        heartbeat_s: float,
-    ) -> None:
+    def __init__(self, feed: ViewFeed, reader: ChangeReader, request: Request, reads: anyio.CapacityLimiter) -> None:
         self._feed = feed
         self._reader = reader
         self._state = request.app.state
         self._reads = reads
-        self._heartbeat_s = heartbeat_s
         self._columns: object = None
         self._sent_cursor: str | None = None
 
@@ -108,26 +95,20 @@ class Stream:
 
     async def messages(self, first: FedBatch | None) -> AsyncIterator[bytes]:
         """Until the client disconnects, the server stops, or the view is gone."""
-        yield b"retry: 1000\n\n"
+        yield sse.hello(None)
+        await anyio.to_thread.run_sync(self._feed.enter, limiter=self._reads)
         try:
-            await anyio.to_thread.run_sync(self._feed.enter, limiter=self._reads)
-            try:
-                async for message in self._follow(first):
-                    yield message
-            finally:
-                self._feed.leave()
-        except HeadraceError as error:
-            yield _failure(error)
-        except Exception as error:
-            yield _failure(InternalError(f"internal error: {type(error).__name__}"))
-            raise
+            async for message in self._follow(first):
+                yield message
+        finally:
+            self._feed.leave()
 
     async def _follow(self, batch: FedBatch | None) -> AsyncIterator[bytes]:
         loop, reader = asyncio.get_running_loop(), self._reader
         if loop not in self._feed.wakes:
             self._feed.wakes[loop] = Wake(loop)
         caught_up = False
-        quiet_s = 0.0
+        heartbeat = sse.Heartbeat()
         while not self._state.stopping:
             event = self._feed.wakes[loop].event
             batch = batch or reader.found
@@ -137,7 +118,7 @@ class Stream:
                 message = self._encode(batch)
                 reader.cursor = batch.cursor
                 if message:
-                    quiet_s = 0.0
+                    heartbeat.restart()
                     yield message
                 more, batch = batch.batch.more, None
                 if more:
@@ -150,13 +131,10 @@ class Stream:
                 raise self._feed.error
             if reader.found is not None or (reader.is_behind and self._feed.head is not None):
                 continue
-            waited = min(LOOK_S, self._heartbeat_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(waited):
+                async with asyncio.timeout(sse.LOOK_S):
                     await event.wait()
-            quiet_s += waited
-            if quiet_s >= self._heartbeat_s:
-                quiet_s = 0.0
+            if heartbeat.due():
                 yield self._heartbeat()
 
     def _encode(self, fed: FedBatch) -> bytes:
@@ -175,7 +153,7 @@ class Stream:
 
     def _caught_up(self) -> bytes:
         self._sent_cursor = self._reader.cursor
-        return b'id: %s\ndata: {"op":"caught_up"}\n\n' % (self._reader.cursor or "").encode()
+        return sse.message(b'{"op":"caught_up"}', (self._reader.cursor or "").encode())
 
     def _heartbeat(self) -> bytes:
         """A comment; if the cursor has moved without a message, an id without one."""
@@ -183,7 +161,3 @@ class Stream:
             return b": still here\n\n"
         self._sent_cursor = self._reader.cursor
         return b": still here\nid: %s\n\n" % (self._reader.cursor or "").encode()
-
-
-def _failure(error: HeadraceError) -> bytes:
-    return b"event: error\ndata: " + orjson.dumps({"error": error.as_dict()}) + b"\n\n"
