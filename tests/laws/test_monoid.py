@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aggregate import REGISTRY, Aggregate, Partial
+from headrace.aggregate import INTERNAL, REGISTRY, Aggregate, Partial
 from headrace.types import DOUBLE, INT, STRING
 from tests.aggregates import TEST_ONLY, case_name, every_aggregate, expressions
 
 from .cases import TYPES, events
 
-CLASSES = (*REGISTRY.values(), *TEST_ONLY)
-AGGREGATES = [*every_aggregate(tuple(REGISTRY.values()), TYPES), *every_aggregate(TEST_ONLY, (STRING, INT, DOUBLE))]
+OURS = (*REGISTRY.values(), *INTERNAL.values())
+CLASSES = (*OURS, *TEST_ONLY)
+AGGREGATES = [*every_aggregate(OURS, TYPES), *every_aggregate(TEST_ONLY, (STRING, INT, DOUBLE))]
 EVERY = pytest.mark.parametrize("aggregate", AGGREGATES, ids=case_name)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace.aggregate import REGISTRY, Aggregate
+from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
 from headrace.types import BOOLEAN, Expression
 from tests.aggregates import TEST_ONLY, every_aggregate
 
@@ -41,6 +41,6 @@ def generated_rows() -> list[tuple[Any, ...]]:
 
 def cases() -> dict[str, Aggregate]:
     """Each aggregate by a name, with and without a filter."""
-    plain = every_aggregate((*REGISTRY.values(), *TEST_ONLY), TYPES)
+    plain = every_aggregate((*REGISTRY.values(), *INTERNAL.values(), *TEST_ONLY), TYPES)
     filtered = [replace(aggregate, where=Expression("keep", BOOLEAN)) for aggregate in plain]
     return {f"c{number}": aggregate for number, aggregate in enumerate([*plain, *filtered])}

@@ -2,10 +2,11 @@
 
 from headrace.aggregate.base import Aggregate, BatchOnly, Example, Function, Partial, PartialColumn, Value
 from headrace.aggregate.merges import MAX, MIN, SUM, Merge
-from headrace.aggregate.registry import REGISTRY
+from headrace.aggregate.registry import INTERNAL, REGISTRY
 from headrace.aggregate.signature import Argument, Constant, Parameter
 
 __all__ = [
+    "INTERNAL",
     "MAX",
     "MIN",
     "REGISTRY",

@@ -94,6 +94,7 @@ class Aggregate(ABC):
     # the event time in microseconds and the position in the log, which no two events of a stream share.
     ordered: ClassVar[bool] = False
     functions: ClassVar[tuple[Merge, ...]] = ()  # its merges whose `fold` is None
+    internal: ClassVar[bool] = False  # whether definitions cannot call it: parts of the product make it
     has_duckdb_face: ClassVar[bool] = False  # whether `duckdb_columns` is there; else Spark computes all its partials
 
     # Definitions and reference pages

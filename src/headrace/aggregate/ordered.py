@@ -106,7 +106,7 @@ class Chosen(Aggregate):
     then position: of those with the greatest place the last one is chosen, of those with the least the first one.
     """
 
-    constants = (N,)
+    constants: ClassVar[tuple[Parameter, ...]] = (N,)
     gives = "the type of the value; with n an ARRAY of it"
     ordered = True
     has_duckdb_face = True

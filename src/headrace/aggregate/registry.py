@@ -1,4 +1,7 @@
-"""Every aggregate by name, found in the modules of this package; apart from `__init__`, which they may import."""
+"""Every aggregate by name, found in the modules of this package; apart from `__init__`, which they may import.
+
+Those that definitions cannot call are in `INTERNAL`.
+"""
 
 from __future__ import annotations
 
@@ -25,4 +28,6 @@ def _find() -> dict[str, type[Aggregate]]:
     return dict(sorted(by_name.items()))
 
 
-REGISTRY = _find()
+_CLASSES = _find()
+REGISTRY = {name: cls for name, cls in _CLASSES.items() if not cls.internal}
+INTERNAL = {name: cls for name, cls in _CLASSES.items() if cls.internal}

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.define import model
 from headrace.define.mistakes import each, join, quote_lines
-from headrace.define.model import Alert, Sink, Stream, View
+from headrace.define.model import Alert, Sink, Stream, Table, View
 from headrace.define.own import fresh_names
 from headrace.define.python.script import run_script
 from headrace.define.sql.alerts import AlertStatement, build_alert
 from headrace.define.sql.select import Select, build_view
 from headrace.define.sql.sinks import SinkStatement, build_sink
 from headrace.define.sql.statements import Statement, read_statements
+from headrace.define.tables import with_parts
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location, nearest
 
@@ -28,18 +29,36 @@ class Catalog:
     locations: Mapping[str, Location] = field(default_factory=dict, compare=False)
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     alerts: Mapping[str, Alert] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)  # `streams` and `views` hold their two parts too
+
+    @classmethod
+    def of(cls, definitions: Iterable[model.Definition], locations: Mapping[str, Location] | None = None) -> Catalog:
+        """The catalog of these definitions, with the parts of its tables."""
+        every = list(definitions)
+        tables = {each.name: each for each in every if isinstance(each, Table)}
+        streams, views = with_parts(
+            tables,
+            {each.name: each for each in every if isinstance(each, Stream)},
+            {each.name: each for each in every if isinstance(each, View)},
+        )
+        sinks = {each.name: each for each in every if isinstance(each, Sink)}
+        alerts = {each.name: each for each in every if isinstance(each, Alert)}
+        return cls(streams, views, locations or {}, sinks, alerts, tables)
 
     @property
     def definitions(self) -> tuple[model.Definition, ...]:
-        """All of them, each after what it reads."""
-        return (*self.streams.values(), *self.views.values(), *self.sinks.values(), *self.alerts.values())
+        """What was declared, each after what it reads: a table is one of them, its parts are not."""
+        streams, views = (
+            [each for name, each in parts.items() if name not in self.tables] for parts in (self.streams, self.views)
+        )
+        return (*streams, *self.tables.values(), *views, *self.sinks.values(), *self.alerts.values())
 
     def patience_ms(self, view: View) -> dict[str, int]:
         """The patience of each stream that a view reads, as far as the stream exists."""
         return {name: self.streams[name].patience_ms for name in view.streams if name in self.streams}
 
     def __len__(self) -> int:
-        return len(self.streams) + len(self.views) + len(self.sinks) + len(self.alerts)
+        return len(self.definitions)
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,7 @@ def assemble(
     errors = list(errors or [])
     broken = {error.of and error.of.lower() for error in errors}  # None: it may have been any
     streams: dict[str, Stream] = {}
+    tables: dict[str, Table] = {}
     views: dict[str, View] = {}
     locations: dict[str, Location] = {}
     declared: list[Definition] = []  # the first of each name
@@ -115,6 +135,8 @@ def assemble(
         first_at[name.lower()] = locations[name] = definition.where
         if isinstance(definition.what, Stream):
             streams[name] = readable[name] = definition.what
+        elif isinstance(definition.what, Table):
+            tables[name] = definition.what
     by_name = {name.lower(): stream for name, stream in readable.items()}
     for definition in declared:
         what = definition.what
@@ -134,10 +156,11 @@ def assemble(
         except DefinitionError as e:
             broken.add(what.name.lower())
             errors += each(e)
+    streams, views = with_parts(tables, streams, views)
     sinks, alerts = _outgoing(declared, {**readable, **(known.views if known else {}), **views}, broken, errors)
     if errors:
         raise join(errors)
-    return Catalog(streams, views, locations, sinks, alerts)
+    return Catalog(streams, views, locations, sinks, alerts, tables)
 
 
 def _outgoing(

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from headrace.aggregate import Aggregate
+from headrace.aggregate import INTERNAL, Aggregate
 from headrace.aggregate.own import OwnAggregate, OwnDefinition
 from headrace.define import own
 from headrace.define.calendar import Calendar
@@ -27,10 +27,12 @@ from headrace.define.model import (
     Sink,
     Source,
     Stream,
+    Table,
     View,
     Window,
 )
 from headrace.define.reader import parse_type
+from headrace.define.relation import Relation
 from headrace.define.relation_json import relation_from_json, relation_to_json
 from headrace.types import Expression
 
@@ -58,6 +60,8 @@ def to_json(definition: Definition) -> dict[str, Any]:
         return _sink_to_json(definition)
     if isinstance(definition, Alert):
         return _alert_to_json(definition)
+    if isinstance(definition, Table):
+        return _table_to_json(definition)
     if isinstance(definition, Stream):
         stream: dict[str, Any] = {
             "kind": "stream",
@@ -119,6 +123,8 @@ def from_json(value: dict[str, Any]) -> Definition:
     for each in value.get(OWN, []):
         own.declare(own.from_json(each))
     relation = relation_from_json(value["relation"]) if "relation" in value else None
+    if value["kind"] == "table":
+        return _table_from_json(value, relation)
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
         source = source_from_json(value["source"]) if "source" in value else None
@@ -135,6 +141,34 @@ def from_json(value: dict[str, Any]) -> Definition:
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
         shape=_shape_from_json(value["shape"]) if "shape" in value else None,
         relation=relation,
+    )
+
+
+def _table_to_json(table: Table) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "kind": "table",
+        "name": table.name,
+        "fields": [_field_to_json(field) for field in table.fields],
+        "key": list(table.key),
+        "event_time": table.event_time,
+        "patience_ms": table.patience_ms,
+        **({"format": table.format} if table.format != JSON else {}),
+        **({"source": source_to_json(table.source)} if table.source else {}),
+        **({"relation": relation_to_json(table.relation)} if table.relation else {}),
+    }
+    return _with_code(value, [])
+
+
+def _table_from_json(value: dict[str, Any], relation: Relation | None) -> Table:
+    return Table(
+        name=value["name"],
+        fields=tuple(_field_from_json(field) for field in value["fields"]),
+        key=tuple(value["key"]),
+        event_time=value["event_time"],
+        patience_ms=value["patience_ms"],
+        relation=relation,
+        source=source_from_json(value["source"]) if "source" in value else None,
+        format=value.get("format", JSON),
     )
 
 
@@ -236,6 +270,7 @@ def _shape_to_json(shape: Shape) -> dict[str, Any]:
         "having": _expression_to_json(shape.having),
         "order": [{**vars(each), "expression": _expression_to_json(each.expression)} for each in shape.order],
         "limit": shape.limit,
+        **({"only_keys": True} if shape.only_keys else {}),
     }
 
 
@@ -245,6 +280,7 @@ def _shape_from_json(value: dict[str, Any]) -> Shape:
         _optional_expression(value["having"]),
         tuple(Order(**{**each, "expression": _expression_from_json(each["expression"])}) for each in value["order"]),
         value["limit"],
+        value.get("only_keys", False),
     )
 
 
@@ -293,7 +329,7 @@ def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
 
 def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
     arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
-    cls = own.find_aggregate(value["aggregate"])
+    cls = INTERNAL.get(value["aggregate"]) or own.find_aggregate(value["aggregate"])
     assert cls is not None, f"the aggregate {value['aggregate']} is known"
     return cls(
         tuple(_expression_from_json(argument) for argument in arguments),

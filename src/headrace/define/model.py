@@ -1,4 +1,4 @@
-"""Streams, views, sinks and alerts as inert data: no Spark, no I/O. SQL and Python make equal objects."""
+"""Streams, tables, views, sinks and alerts as inert data: no Spark, no I/O. SQL and Python make equal objects."""
 
 from __future__ import annotations
 
@@ -93,6 +93,27 @@ class Stream(Queryable):
 
 
 @dataclass(frozen=True)
+class Table(Queryable):
+    """The latest row of each key: a log of changes, and a view of it. `define/tables.py` makes these two of it.
+
+    The latest is that of the greatest event time, then position in the log; without `event_time` the last to arrive.
+    """
+
+    name: str
+    fields: tuple[Field, ...]  # all columns, in the order of their declaration
+    key: tuple[str, ...]  # the names of the columns that are the primary key
+    event_time: str | None = None
+    patience_ms: int = 0
+    relation: Relation | None = None  # of CREATE TABLE … AS SELECT: how its changes are made
+    source: Source | None = None  # None: changes come by HTTP and from files, or from the relation
+    format: str = JSON  # of the changes in Kafka
+
+    def types(self) -> dict[str, Type]:
+        """The names that an expression over its rows may use."""
+        return {field.name: field.type for field in self.fields}
+
+
+@dataclass(frozen=True)
 class Window:
     """The default question of a view: windows of `size_ms`, one every `slide_ms`, from `offset_ms` after the epoch on.
 
@@ -176,6 +197,7 @@ class Shape:
     having: Expression | None = None
     order: tuple[Order, ...] = ()
     limit: int | None = None
+    only_keys: bool = False  # whether answers have no other columns than the keys
 
 
 @dataclass(frozen=True)
@@ -260,4 +282,4 @@ class Alert:
         return dict(self.options).get(name)
 
 
-Definition = Stream | View | Sink | Alert
+Definition = Stream | Table | View | Sink | Alert

@@ -292,7 +292,7 @@ def _refuse(source: Source, node: Node, expression: Expression, scope: ShapeScop
 
 def outputs_of(view: View) -> tuple[Output, ...]:
     """The columns of a view's answers."""
-    if view.shape and view.shape.outputs:
+    if view.shape and (view.shape.outputs or view.shape.only_keys):
         return view.shape.outputs
     return tuple(Output(c.name, Expression(aggregate_id(c.aggregate), c.aggregate.spark_type)) for c in view.columns)
 

@@ -140,7 +140,7 @@ def _make(known: _Known, by: tuple[str, ...], having: str | None, order_by: str 
             (each.name, each.expression.type, places.get(each.expression.sql, compile_face(each.expression, types)))
             for each in shape.outputs
         )
-        if shape and shape.outputs
+        if shape and (shape.outputs or shape.only_keys)
         else None,
         having=compile_face(condition, types) if condition else None,
         order=tuple(

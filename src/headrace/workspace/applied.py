@@ -8,7 +8,6 @@ import orjson
 
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import from_json, to_json
-from headrace.define.model import Alert, Sink, Stream, View
 from headrace.disk import replace_file
 from headrace.errors import CorruptionError
 
@@ -25,12 +24,7 @@ def read_running(file: Path) -> Catalog:
             f"catalog '{file}' cannot be read: {error}",
             fix="move it away: `headrace up` writes it again from the definitions",
         ) from error
-    return Catalog(
-        {d.name: d for d in definitions if isinstance(d, Stream)},
-        {d.name: d for d in definitions if isinstance(d, View)},
-        sinks={d.name: d for d in definitions if isinstance(d, Sink)},
-        alerts={d.name: d for d in definitions if isinstance(d, Alert)},
-    )
+    return Catalog.of(definitions)
 
 
 def write_running(file: Path, catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.aggregate import REGISTRY, Aggregate
+from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
 from headrace.define.model import Column, Key, View, Window
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
 from headrace.store.columns import partial_columns
@@ -56,7 +56,7 @@ def arrow_type(of: Type) -> pa.DataType:
 
 def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
     named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
-    tried = [each for cls in REGISTRY.values() for each in _some(every_aggregate((cls,), TYPES))]
+    tried = [each for cls in (*REGISTRY.values(), *INTERNAL.values()) for each in _some(every_aggregate((cls,), TYPES))]
     every = {(each.columns, each.ordered, each if each.name in NAMED else None): each for each in tried}
     columns = tuple(Column(_name(each), each) for each in every.values())  # one for each form of partials
     return View(name, ("events",), named, columns, window)

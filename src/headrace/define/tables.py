@@ -1,0 +1,67 @@
+"""The two parts of a table: the stream of its changes, and the view of the latest row of each key.
+
+Both have the table's name. The log, HTTP, files, dead letters, builds, answers and as-of questions are those of streams
+and views; plan, status and commands show the two as one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headrace.aggregate.latest import LatestRow
+from headrace.define.expression.terms import quote
+from headrace.define.fingerprint import aggregate_id
+from headrace.define.model import Column, Field, Key, Output, Shape, Stream, Table, View
+from headrace.types import BOOLEAN, Expression
+
+DELETED = "_deleted"  # of a change: whether it deletes the row of its key
+_ROW = "row"
+
+
+def changes_of(table: Table) -> Stream:
+    """The stream of a table's changes: of a declared table a base stream, which also has `_deleted`."""
+    if table.relation is not None:
+        fields = tuple(Field(name, of) for name, of in table.relation.fields)
+        return Stream(table.name, fields, table.event_time, table.patience_ms, relation=table.relation)
+    # A change that deletes has the key and nothing else.
+    fields = tuple(replace(field, nullable=field.nullable and field.name not in table.key) for field in table.fields)
+    deleted = Field(DELETED, BOOLEAN)
+    return Stream(
+        table.name, (*fields, deleted), table.event_time, table.patience_ms, table.format, source=table.source
+    )
+
+
+def view_of(table: Table) -> View:
+    """The view of a table: the latest row of each key by event time and position, without those that are deleted."""
+    changes = changes_of(table)
+    types = {field.name: field.type for field in changes.fields}
+    rest = [field for field in table.fields if field.name not in table.key]
+    deleted = Expression(DELETED if DELETED in types else "FALSE", BOOLEAN)
+    latest = LatestRow((*(Expression(quote(field.name), field.type) for field in rest), deleted))
+    row = aggregate_id(latest)
+    outputs = (
+        Output(field.name, Expression(f"{row}.{name}", field.type))
+        for field, name in zip(rest, latest.names, strict=False)
+    )
+    read = [*table.key, *(field.name for field in rest), *([DELETED] if DELETED in types else [])]
+    return View(
+        name=table.name,
+        streams=(table.name,) if table.relation is None else table.relation.streams,
+        keys=tuple(Key(name, Expression(quote(name), types[name])) for name in table.key),
+        columns=(Column(_ROW, latest),),
+        reads=tuple((name, types[name]) for name in read),
+        shape=Shape(tuple(outputs), having=Expression(f"{row} IS NOT NULL", BOOLEAN), only_keys=not rest),
+        relation=table.relation,
+    )
+
+
+def with_parts(
+    tables: Mapping[str, Table], streams: Mapping[str, Stream], views: Mapping[str, View]
+) -> tuple[dict[str, Stream], dict[str, View]]:
+    """These streams and views, and the parts of these tables that run as such.
+
+    The changes of a table AS SELECT are no stream that anybody reads: its view makes them.
+    """
+    logs = {name: changes_of(table) for name, table in tables.items() if table.relation is None}
+    return {**streams, **logs}, {**{name: view_of(table) for name, table in tables.items()}, **views}
