@@ -55,7 +55,9 @@ class Catalog:
 
     def patience_ms(self, view: View) -> dict[str, int]:
         """The patience of each stream that a view reads, as far as the stream exists."""
-        return {name: self.streams[name].patience_ms for name in view.streams if name in self.streams}
+        declared = {name: self.streams[name].patience_ms for name in view.streams if name in self.streams}
+        relation = view.relation
+        return {name: relation.patience_of(name, ms) if relation else ms for name, ms in declared.items()}
 
     def __len__(self) -> int:
         return len(self.definitions)

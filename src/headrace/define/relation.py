@@ -83,6 +83,7 @@ class Branch:
     stream: str
     reads: Reads  # the fields of the stream that it needs
     steps: tuple[RowStep, ...]
+    patience_ms: int | None = None  # None: that of the stream
 
     @property
     def joins(self) -> tuple[Join, ...]:
@@ -111,6 +112,11 @@ class Relation:
     def branches_of(self, stream: str) -> tuple[Branch, ...]:
         """The branches that read a base stream."""
         return tuple(branch for branch in self.branches if branch.stream == stream)
+
+    def patience_of(self, stream: str, declared_ms: int) -> int:
+        """The patience for the rows of a base stream, which itself declares this one."""
+        of_branches = [branch.patience_ms for branch in self.branches_of(stream)]
+        return max((declared_ms if each is None else each for each in of_branches), default=declared_ms)
 
     def reads_of(self, stream: str) -> Reads:
         """The fields of a base stream that it needs."""

@@ -18,6 +18,7 @@ def relation_to_json(relation: Relation) -> dict[str, Any]:
                 "stream": each.stream,
                 "reads": _reads_to_json(each.reads),
                 "steps": [_step_to_json(s) for s in each.steps],
+                **({} if each.patience_ms is None else {"patience_ms": each.patience_ms}),
             }
             for each in relation.branches
         ],
@@ -29,7 +30,12 @@ def relation_to_json(relation: Relation) -> dict[str, Any]:
 def relation_from_json(value: dict[str, Any]) -> Relation:
     """The relation that `relation_to_json` wrote."""
     branches = (
-        Branch(each["stream"], _reads_from_json(each["reads"]), tuple(_step_from_json(step) for step in each["steps"]))
+        Branch(
+            each["stream"],
+            _reads_from_json(each["reads"]),
+            tuple(_step_from_json(step) for step in each["steps"]),
+            each.get("patience_ms"),
+        )
         for each in value["branches"]
     )
     return Relation(tuple(branches), _reads_from_json(value["fields"]), value["event_time"])

@@ -71,6 +71,10 @@ class Scope:
         self.qualifiers = tuple(name.lower() for name in qualifiers)
         self.broken = frozenset(name.lower() for name in broken)  # fields whose declaration has a mistake
 
+    def label(self, column: str) -> str:
+        """The name of a field in the text of a query."""
+        return column
+
     def resolve(self, source: Source, node: Node) -> Term | None:
         """The term of a node that has a meaning of its own here, as an aggregate has in HAVING; None for the others."""
         return None
@@ -179,7 +183,9 @@ class Checker:
     def name(self, node: Node) -> str | None:
         """The default name of a field or part."""
         term = self.term(node)
-        return term.text if term.op in ("field", "part") else None
+        if term.op == "field":
+            return self.scope.label(term.text)
+        return term.text if term.op == "part" else None
 
     def _part(self, node: Node, value: Term, name: str) -> Term:
         if value.type.name != "STRUCT":

@@ -1,0 +1,365 @@
+"""Builds derived rows step by step, for SQL and Python alike: a relation in the making, and the names that it has.
+
+Nothing is read from a text here: expressions come checked, by `check(source, node, rows.scope())`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from headrace.define.expression.check import parse_tree
+from headrace.define.expression.coercion import common_type
+from headrace.define.expression.syntax import Logic
+from headrace.define.expression.terms import quote
+from headrace.define.loosening import expressions_of, names_in
+from headrace.define.model import ARRIVED, Field, Stream, View
+from headrace.define.relation import (
+    Branch,
+    Explode,
+    Filter,
+    Join,
+    Map,
+    Project,
+    Reads,
+    Relation,
+    RowStep,
+    Sample,
+)
+from headrace.define.row_scope import Entry, RowScope
+from headrace.define.rules import check_distinct, check_name
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
+from headrace.types import BOOLEAN, INT, TIMESTAMP, Expression
+
+EVENT_TIME = "_event_time"  # where the event time is carried when another column has its name
+_FIRST_TIME = "TIMESTAMP '1970-01-01 00:00:00'"
+
+Columns = Sequence[tuple[str, Expression]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the making: branches that all have the columns of `entries`. Each method gives new rows."""
+
+    branches: tuple[Branch, ...]
+    entries: tuple[Entry, ...]
+    event_time: str | None  # the column that holds it; None: the time of arrival
+    owner: str  # in messages
+    patience_ms: int = 0
+
+    @staticmethod
+    def of(stream: Stream, alias: str | None = None) -> Rows:
+        """The events of a stream, base or derived; its fields may be qualified by its name and by the alias."""
+        of = tuple(dict.fromkeys(name.lower() for name in (stream.name, alias) if name))
+        entries = tuple(Entry(each.name, each.name, each.type, of) for each in stream.fields)
+        owner = f"stream '{stream.name}'"
+        if stream.relation is None:
+            reads = tuple((each.name, each.type) for each in stream.fields)
+            return Rows((Branch(stream.name, reads, ()),), entries, stream.event_time, owner, stream.patience_ms)
+        return Rows(stream.relation.branches, entries, stream.event_time, owner, stream.patience_ms)
+
+    def scope(self) -> RowScope:
+        """What an expression over these rows may name."""
+        return RowScope(self.entries, self.owner, self.event_time is None)
+
+    def star(self, of: str | None = None) -> tuple[Entry, ...]:
+        """The columns of `*`, or of `of.*`: all that have a name of their own."""
+        return tuple(
+            entry for entry in self.entries if not entry.name.startswith("_") and (of is None or of.lower() in entry.of)
+        )
+
+    def named(self, alias: str) -> Rows:
+        """The same rows as a subquery or CTE with this name: its columns may be qualified by it."""
+        entries = tuple(replace(entry, of=(alias.lower(),)) for entry in self.entries)
+        return replace(self, entries=entries, owner=f"'{alias}'")
+
+    def then(self, step: RowStep, added: Iterable[Entry] = ()) -> Rows:
+        """These rows after a step that keeps their columns, and adds some."""
+        branches = tuple(replace(branch, steps=(*branch.steps, step)) for branch in self.branches)
+        return replace(self, branches=branches, entries=(*self.entries, *added))
+
+    def columns_for(self, names: Iterable[str]) -> tuple[str, ...]:
+        """A column of the relation for each name that is added: the name itself, unless the rows have it."""
+        known_names = {entry.column.lower() for entry in self.entries}
+        columns: list[str] = []
+        for name in names:
+            column, number = name, 1
+            while column.lower() in known_names:
+                number += 1
+                column = f"_{name}_{number}"
+            known_names.add(column.lower())
+            columns.append(column)
+        return tuple(columns)
+
+    def where(self, condition: Expression) -> Rows:
+        """The rows for which a condition is true."""
+        return self.then(Filter(condition))
+
+    def select(self, columns: Columns) -> Rows:
+        """Rows of these columns, and of the event time: if it is not one of them, it is carried through."""
+        for name, _ in columns:
+            if name != EVENT_TIME:
+                check_name(name, "field")
+        check_distinct((name for name, _ in columns), "the column")
+        columns, time, carried = self._with_event_time(columns)
+        entries = tuple(Entry(name, name, of.type, carried=carried and name == time) for name, of in columns)
+        selected = replace(self, entries=entries, event_time=time)
+        same = [(entry.column, entry.expression) for entry in self.entries]
+        if list(columns) == same:
+            return selected
+        return replace(selected, branches=self.then(Project(tuple(columns))).branches)
+
+    def _with_event_time(self, columns: Columns) -> tuple[Columns, str | None, bool]:
+        if self.event_time is None:
+            return columns, None, False
+        time = next(entry for entry in self.entries if entry.column == self.event_time)
+        selected = next((name for name, of in columns if of.sql == time.expression.sql), None)
+        if selected is not None:
+            return columns, selected, False
+        known_names = {name.lower() for name, _ in columns}
+        name = EVENT_TIME if time.name.lower() in known_names else time.name
+        return (*columns, (name, time.expression)), name, True
+
+    def explode(
+        self,
+        values: Expression,
+        names: Sequence[str] = (),
+        *,
+        outer: bool = False,
+        position: str | None = None,
+        of: str | None = None,
+    ) -> Rows:
+        """A row for each element of an array or map; `of` qualifies the new columns, as the t of `t AS i`."""
+        if values.type.name not in ("ARRAY", "MAP"):
+            raise DefinitionError(
+                f"{values.sql} has no elements", found=str(values.type), expected="an ARRAY or a MAP",
+                fix=f"as in split({values.sql}, ' ')" if values.type.name == "STRING" else None,
+            )  # fmt: skip
+        types = tuple(type_ for _, type_ in values.type.parts)
+        defaults = ("key", "value") if values.type.name == "MAP" else ("col",)
+        names = tuple(names) or defaults
+        if len(names) != len(types):
+            raise DefinitionError(
+                f"explode of {values.type} makes {len(types)} column{'s' * (len(types) > 1)}",
+                found=", ".join(names), expected="the key and the value" if len(types) > 1 else "one name",
+            )  # fmt: skip
+        all_names = (*names, position) if position else names
+        for name in all_names:
+            check_name(name, "field")
+        check_distinct(all_names, "the column")
+        columns = self.columns_for(all_names)
+        step = Explode(values, columns[: len(names)], types, outer, columns[-1] if position else None)
+        qualifiers = (of.lower(),) if of else ()
+        types = (*types, INT) if position else types
+        added = zip(all_names, columns, types, strict=True)
+        return self.then(step, (Entry(name, column, type_, qualifiers) for name, column, type_ in added))
+
+    def union(self, *others: Rows) -> Rows:
+        """The rows of all of these, columns matched by their place; types are cast to the common one."""
+        parts = (self, *others)
+        selected = [[entry for entry in part.entries if not entry.carried] for part in parts]
+        for number, entries in enumerate(selected[1:], start=2):
+            if len(entries) != len(selected[0]):
+                raise DefinitionError(
+                    f"UNION ALL: query {number} has {len(entries)} columns and the first has {len(selected[0])}",
+                    found=", ".join(entry.name for entry in entries),
+                    expected=", ".join(entry.name for entry in selected[0]),
+                )
+        columns: list[list[tuple[str, Expression]]] = [[] for _ in parts]
+        for place in zip(*selected, strict=True):
+            for part, column in zip(columns, _reconciled(place), strict=True):
+                part.append(column)
+        time = _event_time_of_union(parts, columns)
+        return replace(
+            self,
+            branches=tuple(
+                branch for part, of in zip(parts, columns, strict=True) for branch in part._projected(of).branches
+            ),
+            entries=tuple(
+                Entry(name, name, of.type, carried=i >= len(selected[0])) for i, (name, of) in enumerate(columns[0])
+            ),
+            event_time=time,
+            owner="the union",
+            patience_ms=max(part.patience_ms for part in parts),
+        )
+
+    def _projected(self, columns: Columns) -> Rows:
+        """Exactly these columns."""
+        same = list(columns) == [(entry.column, entry.expression) for entry in self.entries]
+        return self if same else self.then(Project(tuple(columns)))
+
+    def watermark(self, event_time: str, patience_ms: int | None = None) -> Rows:
+        """These rows with another event time, another patience, or both. Rows without that time are left out."""
+        time = next((entry for entry in self.entries if entry.name.lower() == event_time.lower()), None)
+        if time is None:
+            raise DefinitionError(
+                f"{self.owner} has no column '{event_time}' to be its event time", fix="select it, or name another"
+            )
+        if time.type != TIMESTAMP:
+            raise DefinitionError(
+                f"the event time '{time.name}' is a {time.type}", expected="a TIMESTAMP",
+                fix=f"select to_timestamp({time.name}) or the like AS event_time, and write WATERMARK FOR event_time",
+            )  # fmt: skip
+        same = time.column == self.event_time
+        if patience_ms is None and same:
+            return self
+        branches = tuple(replace(branch, patience_ms=patience_ms or 0) for branch in self.branches)
+        rows = replace(self, branches=branches, patience_ms=patience_ms or 0)
+        if same:
+            return rows
+        # As for events of base streams: a time that cannot be has no pane.
+        rows = rows.where(Expression(f"{quote(time.column)} >= {_FIRST_TIME}", BOOLEAN))
+        entries = tuple(entry for entry in rows.entries if not entry.carried)
+        return replace(rows, entries=entries, event_time=time.column)
+
+    def relation(self) -> Relation:
+        """The relation of all columns."""
+        fields = tuple((entry.column, entry.type) for entry in self.entries)
+        return prune(Relation(self.branches, fields, self.event_time), (name for name, _ in fields))
+
+    def stream(self, name: str) -> Stream:
+        """These rows as a derived stream."""
+        relation = self.relation()
+        fields = tuple(Field(column, of) for column, of in relation.fields)
+        return Stream(name, fields, relation.event_time, self.patience_ms, relation=relation)
+
+
+def _reconciled(entries: Sequence[Entry]) -> list[tuple[str, Expression]]:
+    """The columns of one place of a union, with the name of the first and the type of all."""
+    name, type_ = entries[0].name, common_type([entry.type for entry in entries])
+    if type_ is None:
+        types = ", ".join(f"{entry.name} {entry.type}" for entry in entries)
+        raise DefinitionError(
+            f"UNION ALL: the types of column '{name}' are not compatible", found=types,
+            fix=f"cast one, as in CAST({entries[-1].name} AS {entries[0].type})",
+        )  # fmt: skip
+    return [
+        (
+            name,
+            entry.expression if entry.type == type_ else Expression(f"CAST({entry.expression.sql} AS {type_})", type_),
+        )
+        for entry in entries
+    ]
+
+
+def _event_time_of_union(parts: Sequence[Rows], columns: list[list[tuple[str, Expression]]]) -> str | None:
+    """The column that holds the event time in every part; it is added to `columns` if it has no place in common."""
+    if all(part.event_time is None for part in parts):
+        return None
+    times = [quote(part.event_time or ARRIVED) for part in parts]
+    for place, (name, _) in enumerate(columns[0]):
+        if all(column[place][1].sql == time for column, time in zip(columns, times, strict=True)):
+            return name
+    own = next(e.name for part in parts for e in part.entries if e.column == part.event_time)
+    known_names = {name.lower() for name, _ in columns[0]}
+    name = EVENT_TIME if own.lower() in known_names else own
+    for column, time in zip(columns, times, strict=True):
+        column.append((name, Expression(time, TIMESTAMP)))
+    return name
+
+
+def prune(relation: Relation, names: Iterable[str]) -> Relation:
+    """The relation with these fields and the event time only, reading no more of its base streams than they need."""
+    needed = {*names, *([relation.event_time] if relation.event_time else [])}
+    return replace(
+        relation,
+        branches=tuple(_prune_branch(branch, set(needed)) for branch in relation.branches),
+        fields=tuple((name, of) for name, of in relation.fields if name in needed),
+    )
+
+
+def _prune_branch(branch: Branch, needed: set[str]) -> Branch:
+    steps: list[RowStep] = []
+    for step in reversed(branch.steps):
+        pruned = _prune_step(step, needed)
+        if pruned is not None:
+            passing = set() if isinstance(pruned, Project) else needed
+            needed = (passing | names_in(_expressions_of(pruned))) - set(_added_by(pruned))
+            steps.insert(0, pruned)
+    reads = tuple((name, of) for name, of in branch.reads if name in needed)
+    return replace(branch, reads=reads, steps=tuple(_without_idle(steps, reads)))
+
+
+def _prune_step(step: RowStep, needed: set[str]) -> RowStep | None:
+    """The step without the columns that nobody needs; None if it then does nothing."""
+    match step:
+        case Project():
+            return Project(tuple((name, of) for name, of in step.columns if name in needed))
+        case Explode() if step.position not in needed:
+            return replace(step, position=None)
+        case Join():
+            used = needed | names_in([step.condition] if step.condition else [])
+            step = replace(step, columns=tuple(column for column in step.columns if column[0] in used))
+            # A key has at most one row, so that without its columns a left join changes nothing.
+            return None if step.kind == "left" and not needed & {name for name, _, _ in step.columns} else step
+    return step
+
+
+def _added_by(step: RowStep) -> Iterable[str]:
+    """The columns that a step adds: the rows before it do not have them."""
+    match step:
+        case Explode():
+            return [*step.names, *([step.position] if step.position else [])]
+        case Map():
+            return [name for name, _ in step.columns]
+        case Join():
+            return [name for name, _, _ in step.columns]
+    return []
+
+
+def _expressions_of(step: RowStep) -> list[Expression]:
+    match step:
+        case Filter():
+            return [step.condition]
+        case Project():
+            return [of for _, of in step.columns]
+        case Explode():
+            return [step.values]
+        case Map():
+            return list(step.arguments)
+        case Join():
+            return [*(of for of, _ in step.keys), *(of for of in (step.as_of, step.condition) if of)]
+        case Sample():
+            return list(step.keys)
+
+
+def _without_idle(steps: Iterable[RowStep], reads: Reads) -> Iterable[RowStep]:
+    """The steps without projections that change nothing."""
+    columns = [name for name, _ in reads]
+    for step in steps:
+        if isinstance(step, Project):
+            same = [(name, quote(name)) for name in columns] == [(name, of.sql) for name, of in step.columns]
+            columns = [name for name, _ in step.columns]
+            if same:
+                continue
+        else:
+            columns += _added_by(step)
+        yield step
+
+
+def view_over(view: View, stream: Stream) -> View:
+    """A view that was made over a derived stream, as one over its base streams."""
+    if stream.relation is None:
+        return view
+    relation = prune(stream.relation, (name for name, _ in view.reads))
+    branch, *more = relation.branches
+    filters = [step for step in branch.steps if isinstance(step, Filter)]
+    if more or len(filters) < len(branch.steps) or branch.patience_ms is not None:
+        return replace(view, streams=relation.streams, relation=relation)
+    # Events that are only filtered are the events of the stream itself, under a longer WHERE.
+    where = _all_of([*(step.condition for step in filters), *([view.where] if view.where else [])])
+    names = names_in(expressions_of(view.keys, view.columns, where))
+    reads = tuple((name, of) for name, of in branch.reads if name in names)
+    return replace(view, streams=relation.streams, where=where, reads=reads)
+
+
+def _all_of(conditions: Sequence[Expression]) -> Expression | None:
+    """The condition that all of these hold, in canonical form."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    texts = []
+    for condition in conditions:
+        tree = parse_tree(Source(condition.sql))
+        texts.append(f"({condition.sql})" if isinstance(tree, Logic) and tree.op == "OR" else condition.sql)
+    return Expression(" AND ".join(texts), BOOLEAN)

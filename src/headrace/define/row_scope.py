@@ -1,0 +1,83 @@
+"""The names that expressions over derived rows may use: columns of several inputs, with or without a qualifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.define.expression import hints
+from headrace.define.expression.check import Scope
+from headrace.define.expression.syntax import Name, Node
+from headrace.define.expression.terms import Term, quote
+from headrace.define.model import ARRIVED
+from headrace.define.tokens import Source
+from headrace.errors import DefinitionError
+from headrace.types import TIMESTAMP, Expression, Type
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A column of the rows: the name that expressions use, and the column of the relation that it is."""
+
+    name: str
+    column: str
+    type: Type
+    of: tuple[str, ...] = ()  # what may stand before it, as in clicks.url: in lower case
+    carried: bool = False  # the event time, which the query did not select
+
+    @property
+    def expression(self) -> Expression:
+        """Its value."""
+        return Expression(quote(self.column), self.type)
+
+
+class RowScope(Scope):
+    """The names of rows. One that several inputs have needs a qualifier."""
+
+    def __init__(self, entries: Sequence[Entry], owner: str, has_arrival: bool) -> None:
+        qualifiers = tuple(dict.fromkeys(of for entry in entries for of in entry.of))
+        super().__init__({ARRIVED: TIMESTAMP} if has_arrival else {}, owner, qualifiers)
+        self.entries = tuple(entries)
+        self.fields |= {entry.name.lower(): (entry.column, entry.type) for entry in entries}
+
+    def resolve(self, source: Source, node: Node) -> Term | None:
+        """The column of a qualified name; raises where a name is ambiguous or its input has no such column."""
+        if not isinstance(node, Name):
+            return None
+        of, name = (node.of or "").lower(), node.name.lower()
+        if of not in self.qualifiers:
+            self._check_ambiguous(source, node, of or name)
+            return None
+        matches = [entry for entry in self.entries if of in entry.of and entry.name.lower() == name]
+        if not matches:
+            if of in self.fields:
+                return None  # a part of the column that has this name
+            known = {entry.name: entry.type for entry in self.entries if of in entry.of}
+            raise _unknown_column(source, node, known)
+        if len(matches) > 1:
+            raise source.error(
+                node.at, f"'{node.of}.{node.name}' is ambiguous: '{node.of}' has two columns of that name",
+                fix="rename one with AS", span=node.span,
+            )  # fmt: skip
+        return Term("field", matches[0].type, text=matches[0].column)
+
+    def label(self, column: str) -> str:
+        """The name of a column in the text of the query."""
+        return next((entry.name for entry in self.entries if entry.column == column), column)
+
+    def _check_ambiguous(self, source: Source, node: Name, name: str) -> None:
+        matches = [entry for entry in self.entries if entry.name.lower() == name]
+        if len(matches) > 1:
+            spellings = [f"{entry.of[-1]}.{entry.name}" for entry in matches if entry.of]
+            raise source.error(
+                node.at,
+                f"'{name if node.of else node.name}' is ambiguous: several inputs have it",
+                fix=f"write {' or '.join(dict.fromkeys(spellings))}" if spellings else "rename one with AS",
+                span=node.span,
+            )
+
+
+def _unknown_column(source: Source, node: Name, known: dict[str, Type]) -> DefinitionError:
+    spellings = {name.lower(): name for name in known}
+    fix = hints.similar_name(node.name.lower(), spellings) if spellings else None
+    return source.error(node.at, f"'{node.of}' has no field '{node.name}'", fix=fix, span=node.span)
