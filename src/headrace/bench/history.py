@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from headrace.bench.events import BASE_S, PAGES, STREAM
 from headrace.define.catalog import parse
 from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.pins import pin_column
 from headrace.lake.schema import table_schema
 from headrace.lake.table import LakeState, LakeTable
 from headrace.parse.schema import UTC_US
@@ -73,6 +74,7 @@ def _rows(at: LakeState, first: int, end: int) -> pa.Table:
         "_position": pa.array(numbers * EVENT_BYTES),
         "_reason": pa.nulls(count, pa.string()),
         "_value": _json(fields),
+        "_tables": pin_column({}, count),
         **fields,
     }
     return pa.table({name: columns[name] for name in table_schema(VISITS).names if name in columns})

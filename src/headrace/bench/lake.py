@@ -16,6 +16,7 @@ from headrace.bench.figures import Figure, of_percentile
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.lake.file import LakeFileWriter
+from headrace.lake.pins import pin_column
 from headrace.lake.schema import DEAD, table_schema
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import Upkeep
@@ -46,6 +47,7 @@ def event_rows(stream: Stream, commit: int, first: int, count: int) -> pa.Table:
         "_reason": pa.nulls(count, pa.string()),
         "_value": pa.array([b'{"visitor":"v%d","bytes":%d}' % (n % 997, n) for n in numbers.tolist()]),
     }
+    columns["_tables"] = pin_column({}, count)
     for field in table_schema(stream):
         if field.name not in columns and field.name != DEAD:
             columns[field.name] = times if field.type == UTC_US else pa.array(numbers).cast(field.type)

@@ -18,6 +18,7 @@ from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaE
 from headrace.faults import fault_point
 from headrace.lake.idle import IdleClock
 from headrace.lake.lateness_record import LatenessRecord
+from headrace.lake.pins import ChoosePins, Pins, no_pins
 from headrace.lake.range import Derivation, Result, Work, range_writer
 from headrace.lake.table import LakeState, LakeTable
 from headrace.spark.failures import from_spark, is_transient, one_line
@@ -36,8 +37,8 @@ POOL = "append"
 class Companion(Protocol):
     """Computes something from the events of a commit while workers have them in memory. It never fails a commit."""
 
-    def plan(self, stream: Stream, at: LakeState) -> Derivation | None:
-        """What the workers compute for the next commit after the state `at`; None: nothing."""
+    def plan(self, stream: Stream, at: LakeState, pins: Pins) -> Derivation | None:
+        """What the workers compute for the next commit after the state `at`, with tables as pinned; None: nothing."""
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:
         """Called before the commit with the results of the workers, one text for each range."""
@@ -62,6 +63,7 @@ class Append:
         *,
         companion: Companion | None = None,
         lateness: LatenessRecord | None = None,
+        pins: ChoosePins = no_pins,
         on_commit: Callable[[], None] = lambda: None,
         most_bytes: int = MOST_BYTES,
         every_ms: int = 0,
@@ -73,6 +75,7 @@ class Append:
         self._scratch = scratch
         self._companion = companion
         self._lateness = lateness
+        self._pins = pins
         self._on_commit = on_commit
         self._most_bytes = most_bytes
         self._every_ms = every_ms
@@ -181,7 +184,7 @@ class Append:
     def commit_idle(self, at: LakeState, idle_us: int) -> None:
         """A commit without events, which says what the time of the stream is."""
         if self._companion:  # there is nothing to compute, but it learns that this commit has no events
-            self._companion.plan(self._stream, at)
+            self._companion.plan(self._stream, at, no_pins())
             self._companion.offer(at.next_commit, ())
         try:
             self._table.commit(at, at.position, at.newest_us, [], idle_us=idle_us)
@@ -215,7 +218,7 @@ class Append:
         self._on_commit()
 
     def _append_ranges(self, spark: SparkSession, ranges: Sequence[Range]) -> None:
-        at = self._table.state
+        at, pins = self._table.state, self._pins()
         work = Work(
             self._stream,
             self._reader,
@@ -224,7 +227,8 @@ class Append:
             time.time_ns() // 1000,
             at.time_us,
             self._table.since,
-            self._companion.plan(self._stream, at) if self._companion else None,
+            self._companion.plan(self._stream, at, pins) if self._companion else None,
+            pins,
         )
         try:
             # Neither a query of Structured Streaming nor a DataFrame: planning them takes longer than small commits.

@@ -12,7 +12,7 @@ from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
 from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
 from headrace.lake.fill import Fill, piece_reader, shape_of
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, TABLES, VALUE
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.parse.record import COLUMNS
@@ -25,6 +25,7 @@ _RESERVED_TYPES = {
     NEWEST: "TIMESTAMP",
     POSITION: "BIGINT",
     VALUE: "BINARY",
+    TABLES: "MAP<STRING, BIGINT>",
     COLUMNS[KEY]: "BINARY",
     COLUMNS[HEADERS]: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     COLUMNS[TIME]: "TIMESTAMP",

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.lake.health import footer_crc
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, TABLES, VALUE
 from headrace.lake.storage import Storage
 from headrace.parse.schema import UTC_US
 
@@ -116,6 +116,7 @@ def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
     others = [f for f in rows.schema if f.name != VALUE]
     plain = [VALUE, *(f.name for f in others if _is_plain(f.type) or _is_distinct(rows.column(f.name)))]
     repeated = [name for name in rows.schema.names if name not in (*delta, *plain)]
+    repeated += [f"{TABLES}.key_value.{part}" for part in ("key", "value") if TABLES in rows.schema.names]
     return repeated, dict.fromkeys(delta, "DELTA_BINARY_PACKED")
 
 

@@ -17,7 +17,8 @@ from headrace.define.kafka import read_delimiter
 from headrace.define.loosening import names_in
 from headrace.define.model import CSV, Stream
 from headrace.lake.batches import of_group
-from headrace.lake.schema import COMMIT, VALUE, table_schema
+from headrace.lake.pins import no_pins, pin_column
+from headrace.lake.schema import COMMIT, TABLES, VALUE, table_schema
 from headrace.parse.compute import Computing
 from headrace.parse.frames import Frames, frame_values
 from headrace.parse.objects import LenientReader
@@ -91,6 +92,7 @@ class _Filling:
         of_records = [field for field in missing if field.record is not None]
         inputs = [field.name for field in stream.fields if field.name in input_names and field.name in names]
         self._schema = table_schema(stream)
+        self._lacks_pins = TABLES in columns and TABLES not in names
         self._format = stream.format
         sent = [field for field in stream.fields if field.is_sent]
         self._rows = RowReader(sent, read_delimiter(stream.source)) if stream.format == CSV else None
@@ -110,6 +112,8 @@ class _Filling:
 
     def fill(self, rows: pa.Table) -> pa.Table:
         rows = rows.cast(pa.schema([self._schema.field(name) for name in rows.column_names]))
+        if self._lacks_pins:
+            rows = rows.append_column(TABLES, pin_column(no_pins(), len(rows)))
         if self._lenient is not None:
             values = rows.column(VALUE).combine_chunks()
             later = self._lenient.read(self._frames(values))

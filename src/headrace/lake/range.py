@@ -19,6 +19,7 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.lateness import Days, join_days, measure
+from headrace.lake.pins import Pins, no_pins, pin_column
 from headrace.lake.schema import ARRIVED, DEAD, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
@@ -53,6 +54,7 @@ class Work:
     newest_us: int | None  # the time of the stream before the commit
     since: Since = ()
     derivation: Derivation | None = None
+    pins: Pins = field(default_factory=no_pins)
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ def _rows(work: Work, events: Events, parsed: Parsed, records: pa.Table | None) 
         pa.array(events.positions),
         parsed.reasons if parsed.reasons is not None else pa.nulls(count, pa.string()),
         events.frames.values(),
+        pin_column(work.pins, count),
         *(records.columns if records is not None else ()),
     ]
     names = [name for name in table_schema(work.stream).names if name != DEAD]

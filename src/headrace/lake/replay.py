@@ -24,8 +24,9 @@ from headrace.faults import fault_point
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.letters import ReplayStep
+from headrace.lake.pins import ChoosePins, no_pins, pin_column
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
-from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED
+from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED, TABLES
 from headrace.lake.table import LakeFile, LakeState, LakeTable
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
@@ -59,6 +60,7 @@ class Replay:
         table: LakeTable,
         scratch: Path,
         *,
+        pins: ChoosePins = no_pins,
         on_commit: Callable[[], None] = lambda: None,
         most_rows: int = MOST_ROWS,
         batch_bytes: int = MOST_BYTES,
@@ -66,6 +68,7 @@ class Replay:
         self._reread = reread
         self._table = table
         self._scratch = scratch
+        self._pins = pins
         self._on_commit = on_commit
         self._most_rows = most_rows
         self._batch_bytes = batch_bytes
@@ -152,6 +155,7 @@ class Replay:
     def _stamp(self, at: LakeState, aside: Sequence[str]) -> list[NewFile]:
         """The readable events as a file of the commit that is next now."""
         stamps = {COMMIT: at.next_commit, COMMITTED_AT: time.time_ns() // 1000, NEWEST: at.time_us}
+        pins = self._pins()
         live = LakeFileWriter(self._table.storage, at.next_commit, dead=False)
         for path in aside:
             for rows in batches(Path(path), most_bytes=self._batch_bytes):
@@ -159,7 +163,8 @@ class Replay:
                 for name, value in stamps.items():
                     column = pa.repeat(pa.scalar(value, pa.int64()).cast(RESERVED.field(name).type), len(rows))
                     stamped = stamped.set_column(rows.schema.get_field_index(name), name, column)
-                live.write(stamped)
+                at_pins = stamped.schema.get_field_index(TABLES)
+                live.write(stamped.set_column(at_pins, TABLES, pin_column(pins, len(rows))))
         file = live.close()
         return [file] if file else []
 

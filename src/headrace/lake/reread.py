@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from headrace.define.model import Stream
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
+from headrace.lake.pins import no_pins, pin_column
 from headrace.lake.range import newest_of
-from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, REASON, VALUE, reserved_schema
+from headrace.lake.schema import ARRIVED, COMMIT, DEAD, POSITION, REASON, TABLES, VALUE, reserved_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
@@ -71,6 +72,8 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     newest: int | None = None
     names = [name for name in reserved_schema(work.stream).names if name != DEAD]
     for before in batches(Path(LocalStorage(work.table).locate(path)), names, work.batch_bytes):
+        if TABLES not in before.column_names:  # a file of an older release
+            before = before.add_column(names.index(TABLES), TABLES, pin_column(no_pins(), len(before)))
         now = _rows(before, _parse(work, before))
         is_good = pc.is_null(now.column(REASON))
         good, bad = now.filter(is_good), now.filter(pc.invert(is_good))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.define.model import Stream
+from headrace.lake.pins import PINS
 from headrace.parse.record import record_schema
 from headrace.parse.schema import UTC_US, field_schema
 
@@ -16,6 +17,7 @@ POSITION = "_position"
 DEAD = "_dead"
 REASON = "_reason"
 VALUE = "_value"  # the event exactly as it was received
+TABLES = "_tables"  # which version of each table the commit saw; files of older releases do not have it
 
 RESERVED = pa.schema(
     [
@@ -27,6 +29,7 @@ RESERVED = pa.schema(
         pa.field(DEAD, pa.bool_(), nullable=False),
         pa.field(REASON, pa.string()),
         pa.field(VALUE, pa.binary(), nullable=False),
+        pa.field(TABLES, PINS),
     ]
 )
 

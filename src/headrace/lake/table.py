@@ -22,7 +22,7 @@ from headrace.lake.file import NewFile
 from headrace.lake.files import FileIndex, summary
 from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, file_changes, schema_change, transaction
-from headrace.lake.schema import COMMIT, DEAD, table_schema
+from headrace.lake.schema import COMMIT, DEAD, RESERVED, table_schema
 from headrace.lake.storage import LocalStorage, Storage
 from headrace.spark.failures import one_line
 from headrace.timing import later
@@ -168,7 +168,7 @@ class LakeTable:
             change = schema_change(table, schema)
             if change is not None:
                 old_names = {field.name for field in table.schema().fields}
-                names = [name for name in schema.names if name not in old_names]
+                names = [name for name in schema.names if name not in old_names and name not in RESERVED.names]
                 self._put_entry([change, *(mark for name in names for mark in _since_marks(name, position))])
                 self.since = (*(s for s in self.since if s[0] not in names), *((name, position) for name in names))
             self._schema = schema

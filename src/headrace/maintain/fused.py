@@ -22,6 +22,7 @@ from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.model import Stream
 from headrace.errors import ConflictError
 from headrace.faults import fault_point
+from headrace.lake.pins import Pins
 from headrace.lake.table import LakeState, LakeTable
 from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of
 from headrace.maintain.step import make_step
@@ -125,7 +126,7 @@ class Fused:
 
     # The append
 
-    def plan(self, stream: Stream, at: LakeState) -> Lifting | None:
+    def plan(self, stream: Stream, at: LakeState, pins: Pins) -> Lifting | None:
         """The views whose partials the workers shall compute."""
         self._planned = None
         versions = self._versions()

@@ -38,6 +38,7 @@ class DeadLake:
         self.table = LakeTable(lake or folder / "lake", self.stream, fence=fence)
         self.journal = Journal(journal or folder / "journal", fence=fence)
         self.ingest = Ingest(self.stream, self.journal)
+        self.pins: dict[str, int] = {}  # of the commits to come
 
     @property
     def dead(self) -> DeadLetters:
@@ -69,6 +70,7 @@ class DeadLake:
             time.time_ns() // 1000,
             at.newest_us,
             self.table.since,
+            pins=self.pins,
         )
         (result,) = range_writer(work)([Range(0, at.position.offset(), end.offset())])
         newest = max((us for us in (result.newest_us, at.newest_us) if us is not None), default=None)

@@ -57,6 +57,7 @@ def rows(*events: tuple[int, int, int, int | None, int]) -> pa.Table:
     columns: dict[str, Any] = {name: [event[i] for event in events] for i, name in enumerate(names)}
     schema = pa.schema([field for field in table_schema(STREAM) if field.name != "_dead"])
     columns |= {"_position": range(len(events)), "_reason": [None] * len(events), "_value": [b"{}"] * len(events)}
+    columns["_tables"] = [None] * len(events)
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 

@@ -57,7 +57,7 @@ class Lane:
     def commit(self, **part: Any) -> None:
         """A commit whose workers returned this part for the view `quick`."""
         state = self.table.state
-        lifting = self.fused.plan(STREAM, state)
+        lifting = self.fused.plan(STREAM, state, {})
         assert lifting is not None
         self.fused.offer(state.next_commit, [orjson.dumps([{"home": ["quick", 1], **part}]).decode()])
         self.table.commit(state, Position.at(state.next_commit + 1), None, [])
@@ -73,7 +73,7 @@ def lane(tmp_path: Path) -> Any:
 def test_a_definition_that_only_spark_computes_is_a_reason(lane: Lane) -> None:
     versions = lane.versions().values()
     assert lane.fused.lanes(STREAM, versions) == {("quick", 1): None, ("slow", 1): ONLY_SPARK}
-    lifting = lane.fused.plan(STREAM, lane.table.state)
+    lifting = lane.fused.plan(STREAM, lane.table.state, {})
     assert lifting is not None
     assert [view.home for view in lifting.views] == [("quick", 1)]
 
@@ -81,10 +81,10 @@ def test_a_definition_that_only_spark_computes_is_a_reason(lane: Lane) -> None:
 def test_a_failure_of_duckdb_is_a_reason_until_it_is_tried_again(lane: Lane) -> None:
     lane.commit(error="Out of Memory Error: too much")
     assert lane.reason() == "DuckDB failed: Out of Memory Error: too much; it is tried again after 60 s"
-    assert lane.fused.plan(STREAM, lane.table.state) is None
+    assert lane.fused.plan(STREAM, lane.table.state, {}) is None
     lane.now += RETRY_S
     assert lane.reason() is None
-    assert lane.fused.plan(STREAM, lane.table.state) is not None
+    assert lane.fused.plan(STREAM, lane.table.state, {}) is not None
 
 
 def test_failures_of_dropped_views_are_forgotten(lane: Lane) -> None:
@@ -119,7 +119,7 @@ def test_other_reasons(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     lane.suspects.add("quick")
     assert lane.reason() == "Java ended while it was computed"
     lane.suspects.clear()
-    assert lane.fused.plan(STREAM, lane.table.state) is not None
+    assert lane.fused.plan(STREAM, lane.table.state, {}) is not None
     lane.fused.withdraw(0)
     assert lane.reason() == "an append failed; the fused lane is used again after 60 s"
     lane.now += RETRY_S
