@@ -291,6 +291,9 @@ def _prune_step(step: RowStep, needed: set[str]) -> RowStep | None:
         case Join():
             used = needed | names_in([step.condition] if step.condition else [])
             step = replace(step, columns=tuple(column for column in step.columns if column[0] in used))
+            if step.log.relation:
+                relation = prune(step.log.relation, (name for name, _ in step.reads))
+                step = replace(step, log=replace(step.log, relation=relation))
             # A key has at most one row, so that without its columns a left join changes nothing.
             return None if step.kind == "left" and not needed & {name for name, _, _ in step.columns} else step
     return step

@@ -49,6 +49,16 @@ class Map:
 
 
 @dataclass(frozen=True)
+class Log:
+    """Where the changes of a table are, and how they are made: a change of this changes the rows of a join."""
+
+    stream: str  # the base stream whose lake has them
+    key: Reads  # the columns of the primary key
+    event_time: str | None  # the column by which the latest change is chosen; None: the time of arrival
+    relation: Relation | None = None  # of a table AS SELECT; None: the events of the stream, which may delete rows
+
+
+@dataclass(frozen=True)
 class Join:
     """Adds columns of the row of a table that has the same key.
 
@@ -58,10 +68,16 @@ class Join:
     table: str
     kind: Literal["inner", "left", "semi", "anti"]
     keys: tuple[tuple[Expression, str], ...]  # of the row, and the column of the table: its whole primary key
+    log: Log
     columns: tuple[tuple[str, str, Type], ...] = ()  # the name in the row, and the column of the table with its type
     as_of: Expression | None = None
     condition: Expression | None = None  # over the row with these columns: which of the table's rows match
     keep_missing: bool = False  # of an inner join: whether events without a row are dead letters, to be replayed
+
+    @property
+    def reads(self) -> Reads:
+        """The columns of the table that it needs: its key first."""
+        return tuple(dict.fromkeys([*self.log.key, *((column, of) for _, column, of in self.columns)]))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.define.reader import parse_type
-from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Reads, Relation, RowStep, Sample
+from headrace.define.relation import Branch, Explode, Filter, Join, Log, Map, Project, Reads, Relation, RowStep, Sample
 from headrace.types import Expression
 
 
@@ -62,6 +62,7 @@ def _step_to_json(step: RowStep) -> dict[str, Any]:
                 "join": step.table,
                 "kind": step.kind,
                 "keys": [[_expression_to_json(of), column] for of, column in step.keys],
+                "log": _log_to_json(step.log),
                 "columns": [[name, column, str(of)] for name, column, of in step.columns],
                 "as_of": _optional_to_json(step.as_of),
                 "condition": _optional_to_json(step.condition),
@@ -89,12 +90,23 @@ def _step_from_json(value: dict[str, Any]) -> RowStep:
             value["join"],
             value["kind"],
             tuple((_expression_from_json(of), column) for of, column in value["keys"]),
+            _log_from_json(value["log"]),
             tuple((name, column, parse_type(of)) for name, column, of in value["columns"]),
             _optional_from_json(value["as_of"]),
             _optional_from_json(value["condition"]),
             value["keep_missing"],
         )
     return Sample(value["sample"], value["seed"], tuple(_expression_from_json(key) for key in value["keys"]))
+
+
+def _log_to_json(log: Log) -> dict[str, Any]:
+    relation = {"relation": relation_to_json(log.relation)} if log.relation else {}
+    return {"stream": log.stream, "key": _reads_to_json(log.key), "event_time": log.event_time, **relation}
+
+
+def _log_from_json(value: dict[str, Any]) -> Log:
+    relation = relation_from_json(value["relation"]) if "relation" in value else None
+    return Log(value["stream"], _reads_from_json(value["key"]), value["event_time"], relation)
 
 
 def _reads_to_json(reads: Iterable[tuple[str, Any]]) -> list[list[str]]:

@@ -6,7 +6,7 @@ and views; plan, status and commands show the two as one table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headrace.aggregate.latest import LatestRow
@@ -30,6 +30,12 @@ def changes_of(table: Table) -> Stream:
     return Stream(
         table.name, (*fields, deleted), table.event_time, table.patience_ms, table.format, source=table.source
     )
+
+
+def logs_of(tables: Iterable[Table]) -> tuple[str, ...]:
+    """The streams that hold the changes of these tables, each once."""
+    logs = (table.relation.streams if table.relation else (table.name,) for table in tables)
+    return tuple(dict.fromkeys(name for names in logs for name in names))
 
 
 def view_of(table: Table) -> View:

@@ -13,6 +13,7 @@ import structlog
 from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import has_code
 from headrace.define.model import Stream, View
+from headrace.define.tables import logs_of
 from headrace.errors import CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
 from headrace.plan.change import Plan, RollbackStep
@@ -176,10 +177,18 @@ class Definitions:
         pipeline = self.running.pipelines.get(stream)
         return pipeline.lake.next_commit if pipeline and pipeline.lake else 0
 
+    def _pins(self) -> dict[str, int]:
+        """The present versions of all tables, without those whose files are damaged."""
+        pipelines = self.running.pipelines
+        lakes = {
+            name: pipelines[name].lake for name in logs_of(self.running.catalog.tables.values()) if name in pipelines
+        }
+        return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
+
     def _open_pipeline(self, stream: Stream) -> RunningStream:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
-            pipeline = Pipeline(self._workspace, stream, self._lease, self._store, self._end_of)
+            pipeline = Pipeline(self._workspace, stream, self._lease, self._store, self._end_of, self._pins)
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))
             return DamagedStream(stream, error)

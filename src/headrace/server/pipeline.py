@@ -19,6 +19,7 @@ from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
 from headrace.lake.lateness_record import LatenessRecord
+from headrace.lake.pins import ChoosePins
 from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.upkeep import Upkeep, lake_figures
@@ -62,11 +63,21 @@ class Pipeline:
     """Transport, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
 
     def __init__(
-        self, workspace: Workspace, stream: Stream, lease: Lease, store: Store, end_of: Callable[[str], int]
+        self,
+        workspace: Workspace,
+        stream: Stream,
+        lease: Lease,
+        store: Store,
+        end_of: Callable[[str], int],
+        pins: ChoosePins,
     ) -> None:
-        """`end_of` gives the next commit of a stream, also of another one: views may read several."""
+        """`end_of` gives the next commit of a stream, also of another one: views may read several.
+
+        `pins` are the versions of the tables that its next commit sees.
+        """
         self.stream = stream
         self._end_of = end_of
+        self._pins = pins
         self._workspace = workspace
         self._store = store
         check_transport(workspace, stream)  # before the lake is written
@@ -133,13 +144,14 @@ class Pipeline:
             scratch,
             companion=fused if settings.fused_lane else None,
             lateness=self._lateness,
+            pins=self._pins,
             on_commit=self._on_commit,
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
         )
         self._start_append(append)
         self._append = append  # last: whoever supervises would start it once more
-        self._replay = Replay(on_spark(session), self.table, scratch, on_commit=self._on_commit)
+        self._replay = Replay(on_spark(session), self.table, scratch, pins=self._pins, on_commit=self._on_commit)
         log_file = self._workspace.logs / "spark-trial.log"
         trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)

@@ -5,7 +5,7 @@ import pytest
 from headrace.define.derive import EVENT_TIME, Rows, prune, view_over
 from headrace.define.expression.check import check, check_condition, parse_tree
 from headrace.define.model import Field, Key, Stream, View
-from headrace.define.relation import Branch, Explode, Filter, Join, Project
+from headrace.define.relation import Branch, Explode, Filter, Join, Log, Project
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Expression, array, map_of, struct
@@ -169,12 +169,13 @@ def test_a_watermark_sets_event_time_and_patience_anew() -> None:
 
 
 def test_a_left_join_whose_columns_nobody_reads_is_left_out() -> None:
-    join = Join("users", "left", ((Expression("note", STRING), "id"),), (("city", "city", STRING),))
+    log = Log("users", (("id", STRING),), None)
+    join = Join("users", "left", ((Expression("note", STRING), "id"),), log, (("city", "city", STRING),))
     rows = Rows.of(ORDERS).then(join)
     assert prune(rows.relation(), ["id"]).branches[0].steps == ()
-    inner = Join("users", "inner", join.keys, join.columns)
+    inner = Join("users", "inner", join.keys, log, join.columns)
     pruned = prune(Rows.of(ORDERS).then(inner).relation(), ["id"])
-    assert pruned.branches[0].steps == (Join("users", "inner", join.keys),)
+    assert pruned.branches[0].steps == (Join("users", "inner", join.keys, log),)
     assert pruned.branches[0].reads == (("id", BIGINT), ("note", STRING), ("at", TIMESTAMP))
 
 
