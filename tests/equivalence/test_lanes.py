@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.define.expression.duckdb_face import refuse_duckdb
+from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.store.base import Version
 from headrace.store.selection import Selection
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headrace.aggregate.merges import Merge, order_of
 from headrace.aggregate.signature import Argument, Constant, Parameter
-from headrace.types import Expression, Type
+from headrace.types import BIGINT, INT, Expression, Type, array
 
 if TYPE_CHECKING:
     import pyarrow as pa  # takes 0.1 s to import: not for definitions
@@ -78,6 +78,7 @@ class Aggregate(ABC):
     arguments: tuple[Expression, ...] = ()
     where: Expression | None = None
     parameters: tuple[Constant, ...] = ()
+    placed: bool = False  # of one that is `ordered`: whether several rows can be made of one event; views decide it
 
     name: ClassVar[str]
     takes: ClassVar[tuple[Argument, ...]] = ()
@@ -91,7 +92,8 @@ class Aggregate(ABC):
     may_be_exact: ClassVar[bool] = False  # whether some values of an approximate one are exact: `is_exact` says which
     empty: ClassVar[Value] = None  # what is presented where there is no event
     # Whether ties are broken by the order of events: `lift` and `spark_columns` then also take, after the arguments,
-    # the event time in microseconds and the position in the log, which no two events of a stream share.
+    # the event time in microseconds and the position in the log, which no two events of a stream share; and if it is
+    # `placed`, the place of the row among those that were made of one event.
     ordered: ClassVar[bool] = False
     functions: ClassVar[tuple[Merge, ...]] = ()  # its merges whose `fold` is None
     internal: ClassVar[bool] = False  # whether definitions cannot call it: parts of the product make it
@@ -207,28 +209,38 @@ class Aggregate(ABC):
     def spark_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
         """Spark SQL for each column: the merged partial of a group of events. Each argument is SQL."""
 
-    def spark_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
-        """`spark_columns` with its arguments; aggregates that are `ordered` also get SQL for the order of events."""
-        order = (event_time_us, position) if self.ordered else ()
-        return self.spark_columns(*(expression.sql for expression in self.arguments), *order)
+    @property
+    def order(self) -> tuple[tuple[str, Type], ...]:
+        """What orders events, of an aggregate that is `ordered`: names and types in its partials."""
+        place = (("place", array(INT)),) if self.placed else ()
+        return (("time", BIGINT), ("position", BIGINT), *place) if self.ordered else ()
+
+    def placing(self, placed: bool) -> Self:
+        """The same aggregate over rows of which several can be made of one event, or over events."""
+        return replace(self, placed=placed and self.ordered)
+
+    def spark_sql(self, *order: str) -> tuple[str, ...]:
+        """`spark_columns` with its arguments; aggregates that are `ordered` also get SQL for the order of events.
+
+        `order` is SQL for event time, position and, if there is one, place.
+        """
+        return self.spark_columns(*(expression.sql for expression in self.arguments), *order[: len(self.order)])
 
     def batch_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
         """`spark_columns` for the batch layer, of an aggregate with columns that only this layer fills."""
         return self.spark_columns(*arguments)
 
-    def batch_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
+    def batch_sql(self, *order: str) -> tuple[str, ...]:
         """`batch_columns` with its arguments, as in `spark_sql`."""
-        order = (event_time_us, position) if self.ordered else ()
-        return self.batch_columns(*(expression.sql for expression in self.arguments), *order)
+        return self.batch_columns(*(expression.sql for expression in self.arguments), *order[: len(self.order)])
 
     def duckdb_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
         """`spark_columns` in DuckDB's SQL, of an aggregate that `has_duckdb_face`. Each argument is SQL."""
         raise NotImplementedError(f"{self.name} has no DuckDB face")
 
-    def duckdb_sql(self, event_time_us: str, position: str) -> tuple[str, ...]:
+    def duckdb_sql(self, *order: str) -> tuple[str, ...]:
         """`duckdb_columns` with its arguments, as in `spark_sql`."""
-        order = (event_time_us, position) if self.ordered else ()
-        return self.duckdb_columns(*(expression.sql for expression in self.arguments), *order)
+        return self.duckdb_columns(*(expression.sql for expression in self.arguments), *order[: len(self.order)])
 
     @property
     def prepares(self) -> Function | None:

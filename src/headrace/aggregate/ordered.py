@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import GREATEST, LEAST, MAX, MIN, Merge, first_of
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Constant, Parameter, whole
-from headrace.types import BIGINT, DOUBLE, INT, STRING, Expression, Type, array, struct
+from headrace.types import DOUBLE, INT, STRING, Expression, Type, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +104,7 @@ class Chosen(Aggregate):
 
     A partial holds with each value its place in the order. Events that are equal in it are ordered by event time,
     then position: of those with the greatest place the last one is chosen, of those with the least the first one.
+    Rows that were made of one event follow each other as they were made.
     """
 
     constants: ClassVar[tuple[Parameter, ...]] = (N,)
@@ -135,15 +136,15 @@ class Chosen(Aggregate):
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
-        item = struct(*self.places, ("time", BIGINT), ("position", BIGINT), ("value", self.argument.type))
+        item = struct(*self.places, *self.order, ("value", self.argument.type))
         if self.count is None:
             merge: Merge = GREATEST if self.greatest else LEAST
             return (PartialColumn("", item, merge),)
         return (PartialColumn("", array(item), first_of(self.count, greatest=self.greatest)),)
 
     def spark_columns(self, *values: str) -> tuple[str, ...]:
-        *order, time, position, value = self._item(values)
-        parts = {**dict(zip((name for name, _ in self.places), order, strict=True)), "time": time, "position": position}
+        *order, value = self._item(values)
+        parts = dict(zip(self._names(), order, strict=True))
         fields = ", ".join(f"'{name}', {sql}" for name, sql in (*parts.items(), ("value", value)))
         place = ", ".join(parts.values())
         function = "max_by" if self.greatest else "min_by"
@@ -152,31 +153,33 @@ class Chosen(Aggregate):
         return (self.filtered(aggregate, *self._conditions(values)),)
 
     def duckdb_columns(self, *values: str) -> tuple[str, ...]:
-        *order, time, position, value = self._item(values)
-        parts = [*zip((name for name, _ in self.places), order, strict=True), ("time", time), ("position", position)]
-        fields = ", ".join(f"'{name}': {sql}" for name, sql in (*parts, ("value", value)))
+        *order, value = self._item(values)
+        parts = zip((*self._names(), "value"), (*order, value), strict=True)
+        fields = ", ".join(f"'{name}': {sql}" for name, sql in parts)
         function, count = "max" if self.greatest else "min", "" if self.count is None else f", {self.count}"
         return (self.filtered(f"{function}({{{fields}}}{count})", *self._conditions(values)),)
 
     def lift(self, *values: Value) -> Partial:
-        *order, time, position, value = self._lifted(values)
-        if None in order:
+        *order, value = self._lifted(values)
+        if None in order[: len(self.places)]:
             return (None,)
-        item = {**dict(zip((name for name, _ in self.places), order, strict=True)), "time": time}
-        item = {**item, "position": position, "value": value}
+        item = {**dict(zip(self._names(), order, strict=True)), "value": value}
         return (item,) if self.count is None else ([item],)
 
     def _item(self, values: Sequence[str]) -> tuple[str, ...]:
         """SQL for the parts of a partial, from what `spark_columns` is given."""
-        value, *order, time, position = values
-        return (*order, time, position, value)
+        value, *order = values
+        return (*order, value)
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in (*self.places, *self.order))
 
     def _lifted(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The same of values."""
         return self._item(values)
 
     def _conditions(self, values: Sequence[str]) -> tuple[str, ...]:
-        return tuple(f"({by}) IS NOT NULL" for by in values[1:-2])
+        return tuple(f"({by}) IS NOT NULL" for by in values[1 : -len(self.order)])
 
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:

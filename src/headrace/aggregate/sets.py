@@ -189,18 +189,21 @@ class CollectList(_Kept):
 
     @property
     def item_type(self) -> Type:
-        return struct(("time", BIGINT), ("position", BIGINT), ("value", self.argument.type))
+        return struct(*self.order, ("value", self.argument.type))
 
-    def spark_columns(self, x: str, time: str, position: str) -> tuple[str, ...]:
-        item = f"named_struct('time', {time}, 'position', {position}, 'value', {x})"
-        return self._spark(self.of_values(f"collect_list({item})", x))
+    def spark_columns(self, x: str, *order: str) -> tuple[str, ...]:
+        fields = ", ".join(f"'{name}', {sql}" for name, sql in self._parts(x, order).items())
+        return self._spark(self.of_values(f"collect_list(named_struct({fields}))", x))
 
-    def duckdb_columns(self, x: str, time: str, position: str) -> tuple[str, ...]:
-        item = f"{{'time': {time}, 'position': {position}, 'value': {x}}}"
-        return self._duckdb(self.of_values(f"list({item})", x))
+    def duckdb_columns(self, x: str, *order: str) -> tuple[str, ...]:
+        fields = ", ".join(f"'{name}': {sql}" for name, sql in self._parts(x, order).items())
+        return self._duckdb(self.of_values(f"list({{{fields}}})", x))
 
-    def lift(self, x: Value, time: int, position: int) -> Partial:
-        return (None if x is None else [{"time": time, "position": position, "value": x}],)
+    def lift(self, x: Value, *order: Value) -> Partial:
+        return (None if x is None else [self._parts(x, order)],)
+
+    def _parts(self, x: Value, order: Sequence[Value]) -> dict[str, Value]:
+        return {**dict(zip((name for name, _ in self.order), order, strict=True)), "value": x}
 
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:
@@ -228,14 +231,16 @@ class Sample(Chosen):
         return (("rank", STRING),)
 
     def _item(self, values: Sequence[str]) -> tuple[str, ...]:
-        value, time, position = values
-        rank = f"left(md5(concat('{SAMPLE_SEED}', CAST({position} AS STRING))), {RANK_DIGITS})"
-        return (rank, time, position, value)
+        value, time, *place = values  # a list of numbers is written alike in both engines
+        texts = ", ".join(f"CAST({number} AS STRING)" for number in place)
+        rank = f"left(md5(concat('{SAMPLE_SEED}', {texts})), {RANK_DIGITS})"
+        return (rank, time, *place, value)
 
     def _lifted(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        value, time, position = values
-        digest = hashlib.md5(f"{SAMPLE_SEED}{position}".encode(), usedforsecurity=False).hexdigest()
-        return (None if value is None else digest[:RANK_DIGITS], time, position, value)
+        value, time, *place = values
+        text = "".join(map(str, place))
+        digest = hashlib.md5(f"{SAMPLE_SEED}{text}".encode(), usedforsecurity=False).hexdigest()
+        return (None if value is None else digest[:RANK_DIGITS], time, *place, value)
 
     def _conditions(self, values: Sequence[str]) -> tuple[str, ...]:
         return (f"({values[0]}) IS NOT NULL",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.aggregate import Aggregate
@@ -218,6 +218,13 @@ class View:
     reads: Reads = ()
     shape: Shape | None = None
     relation: Relation | None = None  # how its rows are made from events; None: they are the events of its stream
+
+    def __post_init__(self) -> None:
+        """Aggregates that depend on an order also take the place of a row in its event, where there can be several."""
+        placed = self.relation is not None and self.relation.repeats
+        if any(column.aggregate.ordered and column.aggregate.placed != placed for column in self.columns):
+            columns = (replace(each, aggregate=each.aggregate.placing(placed)) for each in self.columns)
+            object.__setattr__(self, "columns", tuple(columns))
 
     def rows_of(self, stream: Stream) -> Stream:
         """What its expressions are evaluated over: its base stream, or the rows that its relation makes of it."""

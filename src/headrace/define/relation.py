@@ -1,7 +1,7 @@
 """Rows made from the events of base streams, one event at a time: filtered, projected, exploded, joined to tables.
 
 A relation needs no memory, so that it is composed into the jobs of its readers and stored nowhere. It is inert: the
-faces of its steps for Spark and for DuckDB are in `relation_spark.py` and `relation_duckdb.py`.
+faces of its steps for DuckDB are in `relation_duckdb.py`, those for Spark in `maintain/rows.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Literal
 from headrace.types import Expression, Type
 
 Reads = tuple[tuple[str, Type], ...]
+
+# Beside the columns of rows, where an event can make several: their order among each other, as a list of numbers.
+PLACE = "_place"
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,12 @@ class Relation:
     def tables(self) -> tuple[str, ...]:
         """The tables that rows are joined to, each once."""
         return tuple(dict.fromkeys(join.table for branch in self.branches for join in branch.joins))
+
+    @property
+    def repeats(self) -> bool:
+        """Whether one event can make several rows."""
+        exploded = any(isinstance(step, Explode) for branch in self.branches for step in branch.steps)
+        return exploded or len(self.streams) < len(self.branches)
 
     def branches_of(self, stream: str) -> tuple[Branch, ...]:
         """The branches that read a base stream."""

@@ -66,7 +66,7 @@ class BatchJob:
         task_bytes = self._task_bytes(files, spark.sparkContext.defaultParallelism)
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        fields = [name for name, _ in version.view.reads]
+        fields = [name for name, _ in version.view.reads_of(stream.name)]
         events = read_events(spark, storage, stream, files, commits, columns_for([version.view]), fields)
         written = write_partials(events, stream, version, target, batch=batch)
         if rows >= WORTH_MEASURING:

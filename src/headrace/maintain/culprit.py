@@ -82,7 +82,7 @@ def attempt_on(spark: SparkSession, case: Case, scratch: Path) -> Callable[[int,
     def compute(low: int, high: int) -> None:
         target = scratch / f"{low}-{high}"
         columns = (*OUR_COLUMNS, POSITION)
-        fields = [name for name, _ in case.version.view.reads]
+        fields = [name for name, _ in case.version.view.reads_of(case.stream.name)]
         events = read_events(spark, case.storage, case.stream, case.files, case.commits, columns, fields)
         try:
             some = events.where(F.col(POSITION).between(low, high - 1))

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.model import Stream
+from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.errors import ConflictError
 from headrace.faults import fault_point
 from headrace.lake.pins import Pins

@@ -27,8 +27,10 @@ from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
+from headrace.define.relation import PLACE, Relation
+from headrace.define.relation_duckdb import rows_sql
 from headrace.faults import fault_point
-from headrace.lake.schema import POSITION
+from headrace.lake.schema import ARRIVED, POSITION
 from headrace.maintain.own import give_function
 from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
@@ -212,8 +214,14 @@ class _Face:
 @lru_cache(maxsize=1024)
 def _face(stream: Stream, view: View) -> _Face:
     written = duckdb_face(stream, view)
-    time_us = f"epoch_us({duckdb_name(stream.time_column)})"
+    ordered = any(column.aggregate.ordered for column in view.columns)
+    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *([POSITION] if ordered else [])]
+    table, time_column = EVENTS_TABLE, stream.time_column
     plain = {quote(name): name for name in stream.types()}
+    if view.relation is not None:
+        time_column, plain = view.rows_of(stream).time_column, {}
+        table = f"({rows_sql(view.relation, stream, _reserved(view.relation, ordered=ordered), EVENTS_TABLE)})"
+    time_us = f"epoch_us({duckdb_name(time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[Function] = []
     prepared: list[Prepared] = []
@@ -229,7 +237,7 @@ def _face(stream: Stream, view: View) -> _Face:
                 functions.append(function)
                 aggregate = _over(aggregate, f"{function.name}({aggregate.argument.sql})")
         functions += column.aggregate.lifts
-        partials.update(zip(names, aggregate.duckdb_sql(time_us, POSITION), strict=True))
+        partials.update(zip(names, aggregate.duckdb_sql(time_us, POSITION, PLACE), strict=True))
     size_us = view.window.pane_ms * 1000 if view.window else 0
     pane = f"({time_us} - {time_us} % {size_us}) // 1000" if size_us else "CAST(0 AS BIGINT)"
     columns = [f"{key.expression.sql} AS {duckdb_name(key.name)}" for key in written.keys]
@@ -237,15 +245,19 @@ def _face(stream: Stream, view: View) -> _Face:
     columns += [f"{sql} AS {duckdb_name(name)}" for name, sql in partials.items()]
     where = f" WHERE {written.where.sql}" if written.where else ""
     places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))
-    ordered = any(column.aggregate.ordered for column in view.columns)
-    reads = [*(name for name, _ in view.reads), stream.time_column, *([POSITION] if ordered else [])]
     return _Face(
         key_id_duckdb(view),
-        f"SELECT {', '.join(columns)} FROM {EVENTS_TABLE}{where} GROUP BY {places}",
+        f"SELECT {', '.join(columns)} FROM {table}{where} GROUP BY {places}",
         tuple(dict.fromkeys(reads)),
         tuple(functions),
         tuple(prepared),
     )
+
+
+def _reserved(relation: Relation, *, ordered: bool) -> tuple[str, ...]:
+    """Columns of ours that the partials of a view need beside the fields of its relation."""
+    order = (POSITION, *([PLACE] if relation.repeats else [])) if ordered else ()
+    return order if relation.event_time else (ARRIVED, *order)
 
 
 def _over(aggregate: Aggregate, sql: str) -> Aggregate:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from headrace.define.expression.spark_face import spark_face
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream, View
+from headrace.define.relation import PLACE
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION
@@ -18,6 +19,7 @@ from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.matches import with_computed
 from headrace.maintain.own import give_lifts
+from headrace.maintain.rows import rows_of
 from headrace.spark.session import is_alive
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
 from headrace.store.columns import partial_columns
@@ -70,10 +72,9 @@ def write_partials(
 def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int, *, batch: bool = False) -> DataFrame:
     """One row per (key, pane), with the columns that a store merges; `batch`: also those of the batch layer alone."""
     give_lifts(events.sparkSession, view)
+    rows = view_rows(events, stream, view)
+    stream = view.rows_of(stream)
     face = spark_face(stream, view)
-    events = with_computed(events, face.computed)
-    if face.view.where is not None:
-        events = events.where(face.view.where.sql)
     pane, _ = _pane(stream, view)
     event_time_us = f"unix_micros({in_backticks(stream.time_column)})"
     columns = [
@@ -84,15 +85,25 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int, *,
     for column, written in zip(view.columns, face.view.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
         sql = written.aggregate.batch_sql if batch else written.aggregate.spark_sql
-        lifted.update(zip(names, sql(event_time_us, POSITION), strict=True))
+        lifted.update(zip(names, sql(event_time_us, POSITION, PLACE), strict=True))
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
-    grouped = events.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
+    grouped = rows.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
     return grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
 
 
+def view_rows(events: DataFrame, stream: Stream, view: View) -> DataFrame:
+    """The rows that a view summarizes, made of events of a base stream, with what its expressions need."""
+    if view.relation is not None:
+        ordered = any(column.aggregate.ordered for column in view.columns)
+        events = rows_of(events, stream, view.relation, places=view.relation.repeats and ordered)
+    face = spark_face(view.rows_of(stream), view)
+    rows = with_computed(events, face.computed)
+    return rows if face.view.where is None else rows.where(face.view.where.sql)
+
+
 def settled_when(stream: Stream, view: View, patience_ms: int) -> str:
-    """SQL for whether an event's pane was settled when it came, which makes the event a correction."""
+    """SQL for whether the pane of an event, or of a row made of it, was settled when it came: it is a correction."""
     _, end_us = _pane(stream, view)
     return f"coalesce({end_us} + {patience_ms * 1000}L <= unix_micros({NEWEST}), false)" if end_us else "false"
 

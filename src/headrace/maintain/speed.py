@@ -207,7 +207,7 @@ class Speed:
             damage = damage_of(self._table.storage, files)
             if damage:
                 return [_Computed(version, [], damage) for version in versions]
-            fields = {name for version in versions for name, _ in version.view.reads}
+            fields = {name for version in versions for name, _ in version.view.reads_of(self._stream.name)}
             ours = columns_for(version.view for version in versions)
             events = read_events(spark, self._table.storage, self._stream, files, commits, ours, fields)
             if len(versions) == 1:

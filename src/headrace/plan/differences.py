@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from headrace.define.catalog import Catalog
 from headrace.define.durations import format_duration
-from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import plain, plain_changes
 from headrace.define.record import describe_record
+from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar, get_args
 
-from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import Shape, Source, Stream, View, Window
 from headrace.define.own import plain
+from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.format import iso_us
 from headrace.plan.edits import classify

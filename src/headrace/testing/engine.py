@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from headrace.client.whole import join
 from headrace.define.catalog import Catalog
-from headrace.define.expression.duckdb_face import refuse_duckdb
 from headrace.define.fingerprint import fingerprint, has_code
 from headrace.define.model import Stream, View
+from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.dead import decoded
 from headrace.lake.range import newest_of

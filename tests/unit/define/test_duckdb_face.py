@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.duckdb_face import refuse_duckdb
+from headrace.define.relation_duckdb import refuse_duckdb
 
 STREAM = """CREATE STREAM visits (page STRING, bytes BIGINT, rate DOUBLE, price DECIMAL(20, 2), fine DECIMAL(12, 8),
 at TIMESTAMP, WATERMARK FOR at AS at);"""

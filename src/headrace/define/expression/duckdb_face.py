@@ -24,20 +24,13 @@ MOST_EXACT_DIGITS = 15  # of a DECIMAL that is a DOUBLE without rounding twice
 MOST_TEXT = 80  # characters of an expression in a reason
 
 
-@lru_cache(maxsize=1024)  # each commit needs it
-def refuse_duckdb(stream: Stream, view: View) -> str | None:
-    """Why a view has no DuckDB face: the part of it that only Spark computes; None if it has one."""
-    try:
-        duckdb_face(stream, view)
-    except DefinitionError as error:
-        return error.message
-    return None
-
-
 @lru_cache(maxsize=1024)
 def duckdb_face(stream: Stream, view: View) -> View:
-    """The view with its expressions in DuckDB's SQL. Raises DefinitionError if a part of it has no DuckDB face."""
-    types = stream.types()
+    """The view with its expressions in DuckDB's SQL, over the rows that its relation makes of a base stream.
+
+    Raises DefinitionError if a part of it has no DuckDB face.
+    """
+    types = view.rows_of(stream).types()
 
     def of(place: str, expression: Expression) -> Expression:
         try:

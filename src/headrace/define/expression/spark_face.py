@@ -59,9 +59,7 @@ class SparkFace:
 @lru_cache(maxsize=1024)  # each step needs them
 def spark_face(stream: Stream, view: View) -> SparkFace:
     """A view over a stream as Spark runs it."""
-    # An older release may have written times of any year into a computed field.
-    unsure = {f.name for f in stream.fields if f.computed and f.type.name in TIMES and f.name != stream.event_time}
-    writer = _Writer(stream.types(), frozenset(unsure))
+    writer = _Writer(stream.types(), unsure_times(stream))
     face = replace(
         view,
         where=writer.expression(view.where),
@@ -81,11 +79,20 @@ def spark_face(stream: Stream, view: View) -> SparkFace:
     return SparkFace(face, tuple(writer.computed.values()))
 
 
+def unsure_times(stream: Stream) -> frozenset[str]:
+    """Fields that may hold times of any year: an older release may have written these into a computed field."""
+    computed = (field for field in stream.fields if field.computed and field.name != stream.event_time)
+    return frozenset(field.name for field in computed if field.type.name in TIMES)
+
+
 def for_spark(
-    expressions: Sequence[Expression], types: Mapping[str, Type]
+    expressions: Sequence[Expression], types: Mapping[str, Type], unsure: frozenset[str] = frozenset()
 ) -> tuple[list[Expression], tuple[Computed, ...]]:
-    """Expressions over fields of these types as Spark runs them, and the columns that they need."""
-    writer = _Writer(types, frozenset())
+    """Expressions over fields of these types as Spark runs them, and the columns that they need.
+
+    `unsure` are those of the fields that may hold times of any year.
+    """
+    writer = _Writer(types, unsure)
     return [writer.required(expression) for expression in expressions], tuple(writer.computed.values())
 
 

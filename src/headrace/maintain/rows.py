@@ -1,0 +1,118 @@
+"""The rows of a relation as Spark makes them of events: what `define/relation_duckdb.py` is for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from headrace.define.expression.spark_face import for_spark, unsure_times
+from headrace.define.expression.terms import in_backticks
+from headrace.define.model import ARRIVED, Stream
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
+from headrace.define.relation_duckdb import types_after
+from headrace.errors import DefinitionError
+from headrace.maintain.matches import with_computed
+from headrace.types import TIMESTAMP, Expression, Type
+
+VALUES = "_values"  # the array or map that is exploded
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the making: the columns that expressions may name, and those of ours beside them."""
+
+    frame: DataFrame
+    types: Mapping[str, Type]
+    reserved: tuple[str, ...]
+
+    def computing(self, expressions: Sequence[Expression]) -> tuple[Rows, list[str]]:
+        """The rows with what these expressions need, and their Spark SQL over these."""
+        written, computed = for_spark(expressions, {**self.types, ARRIVED: TIMESTAMP})
+        return replace(self, frame=with_computed(self.frame, computed)), [each.sql for each in written]
+
+    def select(self, columns: Iterable[Column], types: Mapping[str, Type]) -> Rows:
+        """Rows of these columns, and of those of ours."""
+        return replace(self, frame=self.frame.select(*map(_column, self.reserved), *columns), types=types)
+
+    @property
+    def visible(self) -> list[Column]:
+        """The columns that expressions may name."""
+        return [_column(name) for name in self.types]
+
+
+def rows_of(events: DataFrame, stream: Stream, relation: Relation, *, places: bool = False) -> DataFrame:
+    """The rows that a relation makes of events of a base stream: its fields, and columns of ours that events have.
+
+    With `places` they also have `PLACE`, the place of a row among those of the same event.
+    """
+    branches = relation.branches_of(stream.name)
+    frames = [_branch(events, stream, relation, branch, number, places) for number, branch in enumerate(branches)]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _branch(
+    events: DataFrame, stream: Stream, relation: Relation, branch: Branch, number: int, places: bool
+) -> DataFrame:
+    fields = {field.name for field in stream.fields}
+    reserved = tuple(name for name in events.columns if name not in fields)
+    reads, computed = for_spark(
+        [Expression(in_backticks(name), of) for name, of in branch.reads],
+        {**dict(branch.reads), ARRIVED: TIMESTAMP},
+        unsure_times(stream),
+    )
+    assert not computed, "a field needs no computed column"
+    columns = [F.expr(read.sql).alias(name) for read, (name, _) in zip(reads, branch.reads, strict=True)]
+    rows = Rows(events, {}, reserved).select(columns, dict(branch.reads))
+    if places:
+        frame = rows.frame.select(F.array(F.lit(number)).alias(PLACE), "*")
+        rows = replace(rows, frame=frame, reserved=(PLACE, *reserved))
+    for step in branch.steps:
+        rows = _step(rows, step)
+    # All branches have the columns in the same order.
+    return rows.select([_column(name) for name, _ in relation.fields], dict(relation.fields)).frame
+
+
+def _step(rows: Rows, step: RowStep) -> Rows:
+    match step:
+        case Filter():
+            computed, (condition,) = rows.computing([step.condition])
+            return replace(computed, frame=computed.frame.where(condition)).select(rows.visible, rows.types)
+        case Project():
+            computed, written = rows.computing([of for _, of in step.columns])
+            columns = [F.expr(sql).alias(name) for sql, (name, _) in zip(written, step.columns, strict=True)]
+            return computed.select(columns, {name: of.type for name, of in step.columns})
+        case Explode():
+            return _explode(rows, step)
+        case Map():
+            raise DefinitionError("functions over rows are not supported yet")
+        case Join():
+            raise DefinitionError(f"the join to table '{step.table}' is not supported yet")
+        case Sample():
+            raise DefinitionError("samples are not supported yet")
+
+
+def _explode(rows: Rows, step: Explode) -> Rows:
+    computed, (values,) = rows.computing([step.values])
+    outer = "_outer" if step.outer else ""
+    with_values = computed.select([*rows.visible, F.expr(values).alias(VALUES)], rows.types)
+    names = ["_key", "_element"] if step.values.type.name == "MAP" else ["_element"]
+    generator = F.expr(f"posexplode{outer}({VALUES})").alias("_number", *names)
+    exploded = with_values.select([*rows.visible, generator], rows.types)
+    columns = {name: _column(name) for name in rows.types}
+    if step.position:
+        columns[step.position] = F.col("_number")
+    columns |= {name: F.col(part).alias(name) for name, part in zip(step.names, names, strict=True)}
+    ours = {name: _column(name) for name in rows.reserved}
+    if PLACE in ours:
+        ours[PLACE] = F.expr(f"array_append({PLACE}, coalesce(_number, 0))")
+    every = {**ours, **columns}
+    frame = exploded.frame.select(*(column.alias(name) for name, column in every.items()))
+    return replace(rows, frame=frame, types=types_after(rows.types, step))
+
+
+def _column(name: str) -> Column:
+    return F.col(in_backticks(name))
