@@ -75,7 +75,7 @@ def key_text(key: Mapping[str, Any]) -> str:
 class AlertState:
     """All of it. It is replaced, never changed."""
 
-    fingerprint: str = ""  # of the definition: with another condition it starts over
+    fingerprint: str = ""  # of the condition: with another one it starts over
     cursor: str | None = None
     open: Mapping[str, Entry] = field(default_factory=dict)  # by the text of the key
     resolved: tuple[Entry, ...] = ()  # newest first

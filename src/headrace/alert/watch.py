@@ -45,7 +45,7 @@ class Watch(ABC):
         self._changing = threading.Lock()
         self._saved_s = time.monotonic()
         self.state = read_state(file)
-        condition = fingerprint(alert)
+        condition = fingerprint(replace(alert, options=()))  # where notices go is not part of it
         if self.state.fingerprint != condition:  # what fired by another condition is no incident of this one
             silences = self.state.silences
             self.update(lambda _: AlertState(condition, silences=silences))

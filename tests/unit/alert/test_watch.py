@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.alert.course import Rules
@@ -89,6 +90,17 @@ def test_another_condition_starts_over() -> None:
         watched.alert = alert_of("AS SELECT k0, n FROM v WHERE n > 5", "window(at, '1 minute')")
         watched.open()
         assert watched.look() == {}
+
+
+def test_other_options_keep_the_incidents() -> None:
+    with bench() as work:
+        work.start(view_of("window(at, '1 minute')"))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n > 2")
+        assert watched.commit(events("a", 0, 3)) == {"a": "firing"}
+        watched.alert = replace(watched.alert, options=(("severity", "page"),))
+        watched.open()
+        assert watched.look() == {"a": "firing"}
+        assert watched.notices() == [("a", "firing")]
 
 
 def test_only_settled_rows_on_window_close() -> None:
