@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from headrace.client.connect import Connection as Connection
     from headrace.client.connect import connect as connect
     from headrace.define.python.fluent import Stream as Stream
+    from headrace.define.python.fluent import Table as Table
     from headrace.define.python.fluent import View as View
     from headrace.define.python.fluent import cumulate as cumulate
     from headrace.define.python.fluent import window as window
@@ -23,7 +24,7 @@ _FLUENT = "headrace.define.python.fluent"
 _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
-    **dict.fromkeys(("Stream", "View", "cumulate", "window"), _FLUENT),
+    **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), _FLUENT),
     **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.outgoing"),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
     "kafka": "headrace.define.python.sources",

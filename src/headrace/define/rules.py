@@ -21,7 +21,7 @@ from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
-DECLARED = ("stream", "view", "sink", "alert")  # what a statement declares
+DECLARED = ("stream", "table", "view", "sink", "alert")  # what a statement declares
 RESERVED_COLUMNS = frozenset(
     ("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections")
 )

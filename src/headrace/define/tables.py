@@ -6,17 +6,74 @@ and views; plan, status and commands show the two as one table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.aggregate.latest import LatestRow
+from headrace.aggregate.signature import KEPT
+from headrace.define.derive import view_over
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import Column, Field, Key, Output, Shape, Stream, Table, View
+from headrace.define.model import JSON, Column, Field, Key, Output, Shape, Source, Stream, Table, View
+from headrace.define.relation import Relation
+from headrace.define.rules import check_distinct, check_key
+from headrace.errors import DefinitionError, nearest
 from headrace.types import BOOLEAN, Expression
 
 DELETED = "_deleted"  # of a change: whether it deletes the row of its key
 _ROW = "row"
+
+
+def make_table(
+    name: str,
+    fields: Sequence[Field],
+    key: Sequence[str],
+    event_time: str | None = None,
+    patience_ms: int = 0,
+    *,
+    relation: Relation | None = None,
+    source: Source | None = None,
+    format_: str = JSON,
+) -> Table:
+    """A table with the columns of its key spelled as they are declared. Raises DefinitionError, without a place."""
+    by_name = {field.name.lower(): field for field in fields}
+    if not key:
+        raise DefinitionError(f"table '{name}' has no primary key", fix=f"write {_example(fields)}")
+    check_distinct(key, f"table '{name}': the column of the primary key")
+    columns = []
+    for each in key:
+        field = by_name.get(each.lower())
+        if field is None:
+            near = nearest(each, [one.name for one in fields])
+            raise DefinitionError(
+                f"table '{name}' has no column '{each}' for its primary key",
+                found=", ".join(one.name for one in fields),
+                fix=f"did you mean '{near}'?" if near else "name one of its columns",
+            )
+        check_key(Expression(quote(field.name), field.type))
+        columns.append(field.name)
+    for field in fields:
+        if not KEPT.takes(field.type):
+            raise DefinitionError(
+                f"table '{name}': the column '{field.name}' is a {field.type}, which has no order",
+                fix="declare its values as columns, as in plan STRING FROM '$.labels.plan'",
+            )
+        if not field.nullable and field.name not in columns and field.name != event_time:
+            raise DefinitionError(
+                f"table '{name}': the column '{field.name}' is NOT NULL: a change that deletes a row has only its key",
+                fix="leave out NOT NULL",
+            )
+    if format_ != JSON:
+        raise DefinitionError(
+            f"table '{name}' has the format {format_.upper()}", expected="JSON",
+            fix="declare a stream of that format, and CREATE TABLE … PRIMARY KEY (…) AS SELECT … FROM it",
+        )  # fmt: skip
+    return Table(name, tuple(fields), tuple(columns), event_time, patience_ms, relation, source)
+
+
+def _example(fields: Sequence[Field]) -> str:
+    first = next((field for field in fields if not field.type.is_nested), None)
+    return "PRIMARY KEY (…)" if first is None else f"{quote(first.name)} {first.type} PRIMARY KEY"
 
 
 def changes_of(table: Table) -> Stream:
@@ -24,7 +81,6 @@ def changes_of(table: Table) -> Stream:
     if table.relation is not None:
         fields = tuple(Field(name, of) for name, of in table.relation.fields)
         return Stream(table.name, fields, table.event_time, table.patience_ms, relation=table.relation)
-    # A change that deletes has the key and nothing else.
     fields = tuple(replace(field, nullable=field.nullable and field.name not in table.key) for field in table.fields)
     deleted = Field(DELETED, BOOLEAN)
     return Stream(
@@ -51,15 +107,15 @@ def view_of(table: Table) -> View:
         for field, name in zip(rest, latest.names, strict=False)
     )
     read = [*table.key, *(field.name for field in rest), *([DELETED] if DELETED in types else [])]
-    return View(
+    view = View(
         name=table.name,
-        streams=(table.name,) if table.relation is None else table.relation.streams,
+        streams=(table.name,),
         keys=tuple(Key(name, Expression(quote(name), types[name])) for name in table.key),
         columns=(Column(_ROW, latest),),
         reads=tuple((name, types[name]) for name in read),
         shape=Shape(tuple(outputs), having=Expression(f"{row} IS NOT NULL", BOOLEAN), only_keys=not rest),
-        relation=table.relation,
     )
+    return view_over(view, changes)
 
 
 def with_parts(

@@ -338,7 +338,7 @@ def test_what_views_refuse(body, says):
     [
         ("CREATE VIEW v AS SELECT 1", "expected FROM after the columns"),
         ("CREATE TABLE t (a INT)", "a table of events is a stream: write CREATE STREAM"),
-        ("CREATE INDEX i", "expected STREAM, MATERIALIZED VIEW, SINK or ALERT"),
+        ("CREATE INDEX i", "expected STREAM, TABLE, MATERIALIZED VIEW, SINK or ALERT"),
         ("CREATE OR ELSE STREAM s (a INT)", "expected REPLACE or REFRESH after CREATE OR"),
         ("DROP STREAM s", "to drop something, delete its definition"),
         ("SELECT 1", "for queries use `headrace ask`"),

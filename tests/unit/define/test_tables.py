@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.define.catalog import Catalog
+import pytest
+
+import headrace as hr
+from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import Field, Table
 from headrace.define.relation import Branch, Project, Relation
 from headrace.define.tables import changes_of, view_of
+from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression
 
 USERS = Table("users", (Field("id", STRING), Field("plan", STRING), Field("my city", STRING)), ("id",))
@@ -42,8 +46,8 @@ def test_a_table_of_keys_only() -> None:
 
 def test_parts_of_a_derived_table() -> None:
     stream, view = changes_of(LIVES), view_of(LIVES)
-    assert stream.relation == view.relation == LIVES.relation
-    assert view.streams == ("moves",)
+    assert stream.relation == LIVES.relation
+    assert (view.streams, view.relation) == (("moves",), None)  # these are the events of the stream as they are
     assert [field.name for field in stream.fields] == ["person", "place", "at"]
 
 
@@ -58,3 +62,41 @@ def test_a_catalog_has_the_parts_of_its_tables() -> None:
     assert list(catalog.tables) == list(catalog.streams) == list(catalog.views) == ["users"]
     assert catalog.definitions == (USERS,)
     assert len(catalog) == 1
+
+
+def test_sql_and_python_make_equal_tables() -> None:
+    sql = parse("CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, `my city` STRING)").tables["users"]
+    assert sql == hr.Table("users", "id STRING, plan STRING, `my city` STRING", key="id") == USERS
+    constraint = "CREATE TABLE users (id STRING, plan STRING, `my city` STRING, PRIMARY KEY (ID) NOT ENFORCED)"
+    assert parse(constraint).tables["users"] == sql
+
+
+def test_a_key_of_several_columns_and_an_event_time() -> None:
+    text = "CREATE TABLE t (b INT, a STRING, at TIMESTAMP NOT NULL, CONSTRAINT k PRIMARY KEY (a, b), WATERMARK FOR at)"
+    table = parse(text).tables["t"]
+    assert (table.key, table.event_time) == (("a", "b"), "at")
+    assert table == hr.Table("t", "b INT, a STRING, at TIMESTAMP NOT NULL", key=["a", "b"], event_time="at")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE TABLE t (a INT)", "has neither a PRIMARY KEY nor a WATERMARK; a table of events is a stream"),
+        ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "table 't' has no column 'b' for its primary key"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL)", "the column 'b' is NOT NULL"),
+        ("CREATE TABLE t (a ARRAY<INT> PRIMARY KEY)", "is not a single value"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, m MAP<STRING, INT>)", "which has no order"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a))", "the primary key 'a' is declared twice"),
+        ("CREATE TABLE t (value STRING PRIMARY KEY) FORMAT TEXT", "has the format TEXT; expected JSON"),
+    ],
+)
+def test_what_tables_refuse(text: str, says: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        parse(text)
+    assert says in str(error.value)
+    assert error.value.where is not None
+
+
+def test_a_table_of_flink_without_key_is_a_stream() -> None:
+    catalog = parse("CREATE TABLE t (a INT, at TIMESTAMP, WATERMARK FOR at AS at)")
+    assert (list(catalog.streams), list(catalog.tables)) == (["t"], [])

@@ -5,7 +5,7 @@ The objects are equal to those of SQL, by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
@@ -39,11 +39,12 @@ from headrace.define.sql.select import Item
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.views import ViewReader
 from headrace.define.sql.windows import is_bucket, read_bucket, read_span
+from headrace.define.tables import make_table
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
 
-Declared = TypeVar("Declared", model.Stream, model.View, model.Sink, model.Alert)
+Declared = TypeVar("Declared", model.Stream, model.Table, model.View, model.Sink, model.Alert)
 
 _WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
 
@@ -85,6 +86,33 @@ def Stream(  # noqa: N802 - reads as the noun it makes
         idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(milliseconds(idle_timeout))
         stream = model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms, source)
         return declare(stream, at)
+
+
+def Table(  # noqa: N802
+    name: str,
+    fields: str,
+    *,
+    key: str | Sequence[str],
+    event_time: str | None = None,
+    patience: str | timedelta = "0s",
+    source: model.Source | None = None,
+) -> model.Table:
+    """A table: columns as in CREATE TABLE, and the columns of its primary key.
+
+    It holds the latest row of each key: by `event_time` if one is named, else the last to arrive.
+    """
+    at = caller()
+    with placed(at):
+        check_name(name, "table")
+        columns = read_fields(source_of(fields, "the list of columns"))
+        patience_ms = milliseconds(patience)
+        if event_time is None and patience_ms:
+            raise DefinitionError(f"table '{name}' has a patience but no event_time", fix='add event_time="at"')
+        if event_time is not None:
+            event_time = check_event_time(event_time, columns, name)
+        check_record_fields(columns, source, name)
+        keys = [key] if isinstance(key, str) else list(key)
+        return declare(make_table(name, columns, keys, event_time, patience_ms, source=source), at)
 
 
 def View(name: str, query: Query, *, schedule: str | timedelta | None = None) -> model.View:  # noqa: N802

@@ -1,17 +1,17 @@
-"""Reads the statements of a definition file: CREATE STREAM, MATERIALIZED VIEW, SINK, ALERT; refuses others by name."""
+"""Reads the statements of a definition file: CREATE STREAM, TABLE, MATERIALIZED VIEW, SINK, ALERT; refuses others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from headrace.define.mistakes import Mistakes, each
-from headrace.define.model import Stream
+from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
 from headrace.define.sql.select import Select
 from headrace.define.sql.sinks import SinkReader, SinkStatement
-from headrace.define.sql.streams import StreamReader
+from headrace.define.sql.tables import TableReader
 from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, QUOTED, WORD, Source
 from headrace.errors import DefinitionError, Location
@@ -20,7 +20,7 @@ _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GL
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
-Statement = Stream | Select | SinkStatement | AlertStatement
+Statement = Stream | Table | Select | SinkStatement | AlertStatement
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
     return declared, errors
 
 
-class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
+class Statements(TableReader, ViewReader, SinkReader, AlertReader):
     """A parser that reads statements."""
 
     def skip(self) -> None:
@@ -96,7 +96,7 @@ class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
-                "a definition file contains only CREATE STREAM, CREATE MATERIALIZED VIEW, CREATE SINK and CREATE ALERT",
+                "a definition file contains only CREATE STREAM, TABLE, MATERIALIZED VIEW, SINK and ALERT",
                 found=start.describe(),
                 fix="for queries use `headrace ask` or `headrace sql`; to drop something, delete its definition",
             )
@@ -112,7 +112,7 @@ class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
         elif self.accept("ALERT"):
             definition = self.alert()
         elif self.sees("TABLE") and self._declares_fields():
-            definition = self._table()
+            definition = self.table()
         elif self.sees("TABLE") or self.sees("VIEW") or self.next.upper in _KINDS:
             definition = self._view_of_other_kind()
         else:
@@ -124,20 +124,6 @@ class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
     def _declares_fields(self) -> bool:
         place = 4 if self.ahead(1).upper == "IF" else 1
         return self.ahead(place + 1).text == "("
-
-    def _table(self) -> Stream:
-        """CREATE TABLE of Flink: with a WATERMARK or a connector it is a stream."""
-        token = self.take()
-        stream = self.stream()
-        if stream.event_time is None and stream.source is None:
-            raise self.error(
-                token.start,
-                f"CREATE TABLE {stream.name} without WATERMARK is not available",
-                fix=f"a table of events is a stream: write CREATE STREAM {stream.name} (…)",
-                write="STREAM",
-                end=token.end,
-            )
-        return stream
 
     def _view_of_insert(self) -> None:
         """Read INSERT INTO name SELECT … as the view that it would keep up to date."""
@@ -165,6 +151,6 @@ class Statements(StreamReader, ViewReader, SinkReader, AlertReader):
         return self.view()
 
     def _unknown_statement(self) -> DefinitionError:
-        error = self.unexpected("STREAM, MATERIALIZED VIEW, SINK or ALERT")
+        error = self.unexpected("STREAM, TABLE, MATERIALIZED VIEW, SINK or ALERT")
         error.message = "this cannot be created" if error.message == "syntax error" else error.message
         return error

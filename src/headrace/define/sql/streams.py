@@ -57,12 +57,14 @@ class StreamReader(SourceReader):
     def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
         super().__init__(source, unreadable)
         self._record_spans: dict[str, tuple[int, int]] = {}  # of fields that are parts of records
+        self._primary_key: list[Token] | None = None  # the columns of a table's primary key; None: it is no table
 
     def stream(self) -> Stream:
         """The stream, up to the end of its statement."""
         self._idle_timeout_ms, self._source = None, None  # not those of the statement before
         self._record_spans.clear()
-        name = self.read_declared_name("stream")
+        kind = "stream" if self._primary_key is None else "table"
+        name = self.read_declared_name(kind)
         if self.sees("AS"):
             raise self.error(
                 self.next.start,
@@ -70,8 +72,8 @@ class StreamReader(SourceReader):
                 fix="put the condition into the WHERE of each view",
             )
         format_before = self.read_format()
-        self.expect_symbol("(", f"CREATE STREAM {name.text}")
-        fields, watermark = self._fields(f"stream '{name.text}'", closing=")")
+        self.expect_symbol("(", f"CREATE {kind.upper()} {name.text}")
+        fields, watermark = self._fields(f"{kind} '{name.text}'", closing=")")
         format_after, event_time, patience_ms = None, None, 0
         with self.mistakes.collect():
             format_after = self.read_format()
@@ -102,14 +104,16 @@ class StreamReader(SourceReader):
         while True:
             start, errors_before = self.index, len(self.mistakes.errors)
             with self.mistakes.collect():
-                if self._sees_constraint():
+                if self._primary_key is not None and self._accept_primary_key():
+                    self._primary_key += self._key_columns()
+                elif self._sees_constraint():
                     raise self._constraint(owner)
-                if self.sees("WATERMARK") and self.ahead(1).upper not in ("FOR", *TYPES, *DECIMALS):
+                elif self.sees("WATERMARK") and self.ahead(1).upper not in ("FOR", *TYPES, *DECIMALS):
                     raise self.error(
                         self.next.start, "a WATERMARK names the event time first",
                         expected="WATERMARK FOR at AS at - INTERVAL 1 MINUTE",
                     )  # fmt: skip
-                if not self.sees("WATERMARK", "FOR"):
+                elif not self.sees("WATERMARK", "FOR"):
                     columns.append(self._column(owner))
                 elif watermark:
                     raise self.error(self.next.start, f"{owner} has two WATERMARKs", fix="keep one")
@@ -159,6 +163,9 @@ class StreamReader(SourceReader):
                 self._record_spans[name.text] = self.span_since(start)
             elif path is None and self.sees("FROM"):
                 path = self._path(name.text)
+            elif self._primary_key is not None and self.accept("PRIMARY", "KEY"):
+                self._primary_key.append(name)
+                self.accept("NOT", "ENFORCED")
             elif self.sees("PRIMARY") or self.sees("UNIQUE") or self.sees("KEY"):
                 at, start = self.next.start, self.index
                 self.take()
@@ -211,6 +218,23 @@ class StreamReader(SourceReader):
                 fix="declare a field with FROM, and one with AS that is computed from it",
             )
         return replace(column, path=None) if column.path == column.name.text else column
+
+    def _accept_primary_key(self) -> bool:
+        """Read PRIMARY KEY of a table, which may have a name; its columns follow."""
+        if self.sees("CONSTRAINT") and self.ahead(2).upper == "PRIMARY":
+            self.take()
+            self.take()
+        return self.accept("PRIMARY", "KEY")
+
+    def _key_columns(self) -> list[Token]:
+        """The columns of PRIMARY KEY (a, b) NOT ENFORCED."""
+        self.expect_symbol("(", "PRIMARY KEY")
+        columns = [self.expect_name("a column of the key")]
+        while self.accept_symbol(","):
+            columns.append(self.expect_name("a column of the key"))
+        self.expect_symbol(")", "the columns of the key")
+        self.accept("NOT", "ENFORCED")
+        return columns
 
     def _sees_constraint(self) -> bool:
         return (
