@@ -106,7 +106,7 @@ def _pending_versions(connection: Connection, plan_: Plan) -> dict[str, int]:
     """The versions of the plan's views that do not serve yet."""
     if connection.url is None:
         return {}  # without a server nothing is built
-    names = {change.name for change in plan_.changes if change.what == "view"}
+    names = {change.name for change in plan_.changes if change.what in ("view", "table")}
     building = {view.name: view.building for view in connection.verbs.views()}
     return {name: build.version for name in sorted(names) if (build := building.get(name))}
 

@@ -127,7 +127,7 @@ def assemble(
     locations: dict[str, Location] = {}
     declared: list[Definition] = []  # the first of each name
     first_at: dict[str, Location] = {}
-    readable = dict(known.streams) if known else {}
+    readable = {name: each for name, each in known.streams.items() if name not in known.tables} if known else {}
     for definition in definitions:
         name = definition.what.name
         if name.lower() in first_at:

@@ -22,6 +22,7 @@ from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
 from headrace.plan.outgoing import outgoing_changes, outgoing_drops
 from headrace.plan.sources import describe_source, free_source_changes, refused_source_changes
+from headrace.plan.tables import merge_parts
 
 FREE = "free: no event is read again, the rows stay"
 _LOOSENED = "stored events do not change"
@@ -46,7 +47,7 @@ def compare(running: Catalog, target: Catalog, costs: Costs = UNKNOWN) -> Plan:
         *outgoing_changes(running, target),
         *_drops(running, target),
     )
-    return Plan(changes, _fingerprint(running, target))
+    return Plan(tuple(merge_parts(running, target, changes)), _fingerprint(running, target))
 
 
 def checked_plan(running: Catalog, target: Catalog, expect: str | None, costs: Costs = UNKNOWN) -> Plan:

@@ -11,6 +11,7 @@ from headrace.define.model import Field, Table
 from headrace.define.relation import Branch, Project, Relation
 from headrace.define.tables import changes_of, view_of
 from headrace.errors import DefinitionError
+from headrace.plan.differences import compare
 from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression
 
 USERS = Table("users", (Field("id", STRING), Field("plan", STRING), Field("my city", STRING)), ("id",))
@@ -100,3 +101,18 @@ def test_what_tables_refuse(text: str, says: str) -> None:
 def test_a_table_of_flink_without_key_is_a_stream() -> None:
     catalog = parse("CREATE TABLE t (a INT, at TIMESTAMP, WATERMARK FOR at AS at)")
     assert (list(catalog.streams), list(catalog.tables)) == (["t"], [])
+
+
+def test_a_plan_shows_one_table() -> None:
+    before = parse("CREATE TABLE users (id STRING PRIMARY KEY, plan STRING)")
+    created = compare(Catalog(), before)
+    assert [(change.kind, change.what, change.name) for change in created.changes] == [("create", "table", "users")]
+    assert "primary key: id" in created.changes[0].details
+    after = parse("CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, city STRING)")
+    (edit,) = compare(before, after).changes
+    assert (edit.kind, edit.what, edit.how) == ("change", "table", "build")
+    assert "field added: city STRING" in edit.details
+    (drop,) = compare(before, Catalog()).changes
+    assert (drop.kind, drop.what) == ("drop", "table")
+    (refused,) = compare(before, parse("CREATE TABLE users (id INT PRIMARY KEY, plan STRING)")).changes
+    assert (refused.kind, refused.what) == ("refuse", "table")
