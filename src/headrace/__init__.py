@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.define.python.fluent import View as View
     from headrace.define.python.fluent import cumulate as cumulate
     from headrace.define.python.fluent import window as window
+    from headrace.define.python.logical import LogicalView as LogicalView
     from headrace.define.python.outgoing import Alert as Alert
     from headrace.define.python.outgoing import Sink as Sink
     from headrace.define.python.own import udaf as udaf
@@ -25,6 +26,7 @@ _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
     **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), _FLUENT),
+    "LogicalView": "headrace.define.python.logical",
     **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.outgoing"),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
     "kafka": "headrace.define.python.sources",

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.define import model
+from headrace.define.logical import build_logical_views
 from headrace.define.mistakes import each, join, quote_lines
-from headrace.define.model import Alert, Sink, Stream, Table, View
+from headrace.define.model import Alert, LogicalView, Sink, Stream, Table, View
 from headrace.define.own import fresh_names
 from headrace.define.python.script import run_script
 from headrace.define.sql.alerts import AlertStatement, build_alert
+from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.select import Select, build_view
 from headrace.define.sql.sinks import SinkStatement, build_sink
 from headrace.define.sql.statements import Statement, read_statements
 from headrace.define.tables import with_parts
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location, nearest
+
+_MATERIALIZED = re.compile(
+    r"\s*CREATE\s+(?:OR\s+\w+\s+)?MATERIALIZED\s+VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?\S+\s+(?:SCHEDULE\s.*?\s)?AS\s+",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,7 @@ class Catalog:
     sinks: Mapping[str, Sink] = field(default_factory=dict)
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)  # `streams` and `views` hold their two parts too
+    logical: Mapping[str, LogicalView] = field(default_factory=dict)  # each after those that it reads
 
     @classmethod
     def of(cls, definitions: Iterable[model.Definition], locations: Mapping[str, Location] | None = None) -> Catalog:
@@ -43,7 +52,8 @@ class Catalog:
         )
         sinks = {each.name: each for each in every if isinstance(each, Sink)}
         alerts = {each.name: each for each in every if isinstance(each, Alert)}
-        return cls(streams, views, locations or {}, sinks, alerts, tables)
+        logical = {each.name: each for each in every if isinstance(each, LogicalView)}
+        return cls(streams, views, locations or {}, sinks, alerts, tables, logical)
 
     @property
     def definitions(self) -> tuple[model.Definition, ...]:
@@ -51,7 +61,8 @@ class Catalog:
         streams, views = (
             [each for name, each in parts.items() if name not in self.tables] for parts in (self.streams, self.views)
         )
-        return (*streams, *self.tables.values(), *views, *self.sinks.values(), *self.alerts.values())
+        read = (*streams, *self.tables.values(), *views, *self.logical.values())
+        return (*read, *self.sinks.values(), *self.alerts.values())
 
     def patience_ms(self, view: View) -> dict[str, int]:
         """The patience of each stream that a view reads, as far as the stream exists."""
@@ -140,6 +151,8 @@ def assemble(
         elif isinstance(definition.what, Table):
             tables[name] = definition.what
     by_name = {name.lower(): stream for name, stream in readable.items()}
+    over = {one.what.name.lower() for one in declared if isinstance(one.what, Select | View | LogicalStatement)}
+    over |= {name.lower() for name in {*known.views, *known.logical} - {*known.tables}} if known else set()
     for definition in declared:
         what = definition.what
         if not isinstance(what, Select | View):
@@ -151,7 +164,10 @@ def assemble(
             errors += what.mistakes if isinstance(what, Select) else ()
             # A stream that could not be read: one message is enough.
             missing = [name for name in unknown if not broken & {None, name.lower()}]
-            errors += [_unknown_stream(definition, name, by_name) for name in missing]
+            errors += [
+                _over_view(definition, name) if name.lower() in over else _unknown_stream(definition, name, by_name)
+                for name in missing
+            ]
             continue
         try:
             views[what.name] = build_view(what, by_name[what.stream.lower()]) if isinstance(what, Select) else what
@@ -159,19 +175,27 @@ def assemble(
             broken.add(what.name.lower())
             errors += each(e)
     streams, views = with_parts(tables, streams, views)
-    sinks, alerts = _outgoing(declared, {**readable, **(known.views if known else {}), **views}, broken, errors)
+    every = {**(known.views if known else {}), **views}
+    statements = [one.what for one in declared if isinstance(one.what, LogicalStatement)]
+    logical, mistakes = build_logical_views(
+        statements, {**every, **(known.logical if known else {})}, {**readable, **streams}, broken
+    )
+    errors += mistakes
+    computed = {name.lower() for name in (*(one.name for one in statements), *(known.logical if known else ()))}
+    sinks, alerts = _outgoing(declared, {**readable, **every}, computed, broken, errors)
     if errors:
         raise join(errors)
-    return Catalog(streams, views, locations, sinks, alerts, tables)
+    return Catalog(streams, views, locations, sinks, alerts, tables, logical)
 
 
 def _outgoing(
     declared: list[Definition],
     readable: Mapping[str, Stream | View],
+    logical: Collection[str],
     broken: set[str | None],
     errors: list[DefinitionError],
 ) -> tuple[dict[str, Sink], dict[str, Alert]]:
-    """The sinks and alerts over these streams and views; mistakes are added to `errors`."""
+    """The sinks and alerts over these streams and views, not over logical ones; mistakes are added to `errors`."""
     sinks: dict[str, Sink] = {}
     alerts: dict[str, Alert] = {}
     by_name = {name.lower(): one for name, one in readable.items()}
@@ -182,7 +206,9 @@ def _outgoing(
         name = what.source if isinstance(what, Sink | Alert) else what.reads
         reads = by_name.get(name.lower())
         if reads is None:
-            if not broken & {None, name.lower()}:
+            if name.lower() in logical:
+                errors.append(_reads_logical(definition, name))
+            elif not broken & {None, name.lower()}:
                 errors.append(_unknown_source(definition, name, by_name))
             continue
         try:
@@ -232,6 +258,39 @@ def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stre
     if near and isinstance(what, Select) and what.source.text.startswith(stream, what.stream_at):
         error.write, error.replaces = near, (what.stream_at, what.stream_at + len(stream))
     return error
+
+
+def _over_view(definition: Definition, view: str) -> DefinitionError:
+    """A materialized view over a view, with the logical view to write."""
+    what = definition.what
+    message = f"view '{what.name}' reads the view '{view}', but a materialized view reads streams and tables"
+    if not isinstance(what, Select):
+        return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
+    text = what.source.text[what.peer.start : what.peer.end]
+    head = _MATERIALIZED.match(text)
+    query = " ".join(text[head.end() :].split()) if head else "SELECT …"
+    error = DefinitionError(
+        message,
+        fix=f"write CREATE VIEW {what.name} AS {query}: it is computed when it is asked",
+        where=what.source.locate(what.stream_at),
+    )
+    if head:
+        error.write = f"CREATE VIEW {what.name} AS "
+        error.replaces = (what.peer.start, what.peer.start + head.end())
+    return error
+
+
+def _reads_logical(definition: Definition, view: str) -> DefinitionError:
+    """A sink or an alert over a logical view, which has no changes to send."""
+    what = definition.what
+    kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
+    return DefinitionError(
+        f"{kind} '{what.name}' reads the logical view '{view}', which is computed when it is asked and has no changes",
+        fix="name a materialized view that it reads",
+        where=what.source.locate(what.reads_at)
+        if isinstance(what, SinkStatement | AlertStatement)
+        else definition.where,
+    )
 
 
 def _unknown_source(definition: Definition, name: str, known: Mapping[str, Stream | View]) -> DefinitionError:

@@ -20,6 +20,7 @@ from headrace.define.model import (
     Definition,
     Field,
     Key,
+    LogicalView,
     Options,
     Order,
     Output,
@@ -62,6 +63,8 @@ def to_json(definition: Definition) -> dict[str, Any]:
         return _alert_to_json(definition)
     if isinstance(definition, Table):
         return _table_to_json(definition)
+    if isinstance(definition, LogicalView):
+        return _logical_to_json(definition)
     if isinstance(definition, Stream):
         stream: dict[str, Any] = {
             "kind": "stream",
@@ -120,6 +123,8 @@ def from_json(value: dict[str, Any]) -> Definition:
         return _sink_from_json(value)
     if value["kind"] == "alert":
         return _alert_from_json(value)
+    if value["kind"] == "logical view":
+        return _logical_from_json(value)
     for each in value.get(OWN, []):
         own.declare(own.from_json(each))
     relation = relation_from_json(value["relation"]) if "relation" in value else None
@@ -224,6 +229,22 @@ def _alert_from_json(value: dict[str, Any]) -> Alert:
         _options_from_json(value["options"]),
         value["on_close"],
     )
+
+
+def _logical_to_json(view: LogicalView) -> dict[str, Any]:
+    return {
+        "kind": "logical view",
+        "name": view.name,
+        "sql": view.sql,
+        "columns": [[name, str(of)] for name, of in view.columns],
+        "reads": list(view.reads),
+        "ordered": view.ordered,
+    }
+
+
+def _logical_from_json(value: dict[str, Any]) -> LogicalView:
+    columns = tuple((name, parse_type(of)) for name, of in value["columns"])
+    return LogicalView(value["name"], value["sql"], columns, tuple(value["reads"]), value["ordered"])
 
 
 def _options_from_json(value: dict[str, str]) -> Options:

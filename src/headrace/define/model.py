@@ -289,4 +289,15 @@ class Alert:
         return dict(self.options).get(name)
 
 
-Definition = Stream | Table | View | Sink | Alert
+@dataclass(frozen=True)
+class LogicalView:
+    """A SELECT over views that is evaluated whenever it is asked. Nothing of it is stored."""
+
+    name: str
+    sql: str  # one SELECT, in the dialect of `headrace sql`
+    columns: Reads
+    reads: tuple[str, ...]  # the materialized and logical views that it names, each once
+    ordered: bool = False  # whether it has an ORDER BY of its own
+
+
+Definition = Stream | Table | View | LogicalView | Sink | Alert

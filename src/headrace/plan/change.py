@@ -9,7 +9,7 @@ from typing import Any, Literal
 from headrace.plan.cost import Cost, How
 
 Kind = Literal["create", "change", "drop", "refuse"]
-What = Literal["stream", "table", "view", "sink", "alert"]
+What = Literal["stream", "table", "view", "logical view", "sink", "alert"]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
+from headrace.plan.logical import logical_changes, logical_drops
 from headrace.plan.outgoing import outgoing_changes, outgoing_drops
 from headrace.plan.sources import describe_source, free_source_changes, refused_source_changes
 from headrace.plan.tables import merge_parts
@@ -44,6 +45,7 @@ def compare(running: Catalog, target: Catalog, costs: Costs = UNKNOWN) -> Plan:
     changes = (
         *_streams(running, target),
         *_views(running, target, costs),
+        *logical_changes(running, target),
         *outgoing_changes(running, target),
         *_drops(running, target),
     )
@@ -198,6 +200,7 @@ def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...])
 
 def _drops(running: Catalog, target: Catalog) -> Iterator[Change]:
     yield from outgoing_drops(running, target)
+    yield from logical_drops(running, target)
     for name in running.views:
         if name not in target.views:
             yield Change("drop", "view", name, "its rows are deleted; the log keeps every event")

@@ -12,9 +12,11 @@ import structlog
 
 from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import has_code
-from headrace.define.model import Stream, View
+from headrace.define.logical import check_again
+from headrace.define.mistakes import each
+from headrace.define.model import LogicalView, Stream, View
 from headrace.define.tables import logs_of
-from headrace.errors import CorruptionError, DefinitionError, UnavailableError
+from headrace.errors import ConflictError, CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
 from headrace.plan.change import Plan, RollbackStep
 from headrace.plan.differences import checked_plan, compare
@@ -90,13 +92,25 @@ class Definitions:
             catalog = self.running.catalog
             rollback = self.versions.rollback(catalog, view, to)
             if not dry_run:
-                target = replace(catalog, views={**catalog.views, view: rollback.to.view}, locations={})
+                views = {**catalog.views, view: rollback.to.view}
+                logical = self._logical_after(view, catalog, views)
+                target = replace(catalog, views=views, logical=logical, locations={})
                 write_running(self._workspace.catalog_file, target)
                 fault_point("edit.after_catalog")
                 if rollback.way.kind == "revive":
                     self._store.revive(view, rollback.to.number)
                 self._reconcile(target)
         return rollback.step
+
+    def _logical_after(self, view: str, catalog: Catalog, views: Mapping[str, View]) -> dict[str, LogicalView]:
+        """The logical views when a view has another form; refuses if one of them cannot be computed then."""
+        try:
+            return check_again(catalog.logical.values(), views)
+        except DefinitionError as error:
+            message = each(error)[0].message
+            raise ConflictError(
+                f"view '{view}' cannot go back: {message}", fix="change the logical view first"
+            ) from None
 
     def _in_effect(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""

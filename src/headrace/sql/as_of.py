@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import duckdb
 
+from headrace.define.queries import QueryError
 from headrace.errors import QuestionError
 from headrace.serve.as_of import read_as_of
-from headrace.sql.check import QueryError
 
 KINDS = ("VERSION", "TIMESTAMP")
 LITERALS = (duckdb.token_type.numeric_const, duckdb.token_type.string_const)

@@ -17,11 +17,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from headrace.define.queries import QueryError, check
+from headrace.define.sketch_merges import SKETCH, no_sketch, rewrite
 from headrace.sql.as_of import extract_as_of
-from headrace.sql.check import QueryError, check
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
 from headrace.sql.load import Loaded, load_view
-from headrace.sql.merging import SKETCH, no_sketch, register, rewrite
+from headrace.sql.merging import register
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
 
 LARGEST_FRAME = 1 << 30

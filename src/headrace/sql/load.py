@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.aggregate import Aggregate
 from headrace.define.fingerprint import aggregate_id, from_json, to_json
 from headrace.define.model import View
+from headrace.define.queries import QueryError
 from headrace.define.shape import outputs_of
 from headrace.serve.columnar import order_column, present_columns, shape_columns
 from headrace.serve.plan import ReadPlan, plan
@@ -21,7 +22,6 @@ from headrace.serve.question import Question
 from headrace.serve.shape import Shaping, estimated_rows, find_shaping
 from headrace.serve.windows import COUNTS, compose
 from headrace.sql.as_of import quoted
-from headrace.sql.check import QueryError
 from headrace.sql.merging import sketches_of
 from headrace.store.base import COUNTED, Base, Version
 

@@ -1,8 +1,4 @@
-"""Functions of SQL over views that merge the sketches of many rows, such as approx_count_distinct_merge(visitors).
-
-A table of rows holds numbers, which cannot be merged. Where a query calls one of these functions, each column that
-comes from a sketch gets a second one with the sketches, and the function is applied to a list of those.
-"""
+"""Merges the sketches of many rows of a view: the functions that `define/sketch_merges.py` names, for DuckDB."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
-import orjson
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
@@ -18,30 +13,8 @@ from headrace.aggregate import REGISTRY, Aggregate, Partial
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 from headrace.define.shape import outputs_of
-from headrace.sql.check import QueryError
-from headrace.types import DOUBLE, STRING, Expression
-
-SUFFIX = "_merge"
-SKETCH = " sketch"  # follows the name of a column
-COUNTS = {f"{name}{SUFFIX}": REGISTRY[name]((Expression("x", STRING),)) for name in ("approx_count_distinct", "unique")}
-PERCENTILE = f"approx_percentile{SUFFIX}"
-EXAMPLE = f"such as {PERCENTILE}(p95, 0.95), where p95 is a column made by approx_percentile"
-
-
-def rewrite(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
-    """The query with lists of sketches as the arguments of these functions; None if it calls none of them."""
-    ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-    tree = orjson.loads(serialized)
-    calls = list(_calls(tree))
-    if not calls:
-        return None
-    for item in _selected(tree):
-        if item in calls and not item.get("alias"):
-            item["alias"] = item["function_name"]
-    for call in calls:
-        _use_sketches(call)
-    ((text,),) = connection.execute("SELECT json_deserialize_sql(?::JSON)", [orjson.dumps(tree).decode()]).fetchall()
-    return str(text)
+from headrace.define.sketch_merges import COUNTS, PERCENTILE, SKETCH, SUFFIX
+from headrace.types import DOUBLE, Expression
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
@@ -62,16 +35,6 @@ def _plain(run: Callable[[pa.Array], pa.Array]) -> Any:
     return lambda lists: run(lists)
 
 
-def no_sketch(error: Exception) -> QueryError:
-    """The error of a column that has no sketch, from DuckDB's."""
-    column = str(error).partition('"')[2].partition(SKETCH)[0]
-    return QueryError(
-        f"column '{column}' has no sketches that can be merged here",
-        expected=f"a column of a view, {EXAMPLE}",
-        fix="call the function where the view is read, or select * in the query inside",
-    )
-
-
 def sketches_of(view: View, partials: dict[Aggregate, list[pa.Array]]) -> dict[str, pa.Array]:
     """The additional columns of a view: the partials of each output that is presented from a sketch."""
     by_id = {aggregate_id(aggregate): (aggregate, columns) for aggregate, columns in partials.items()}
@@ -84,46 +47,6 @@ def sketches_of(view: View, partials: dict[Aggregate, list[pa.Array]]) -> dict[s
             elif f"{aggregate.name}{SUFFIX}" == PERCENTILE:
                 columns[f"{output.name}{SKETCH}"] = parts[0]
     return columns
-
-
-def _calls(tree: Any) -> Iterator[dict[str, Any]]:
-    rest = [tree]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, dict):
-            if str(node.get("function_name")).lower() in (*COUNTS, PERCENTILE):
-                yield node
-            rest.extend(node.values())
-        elif isinstance(node, list):
-            rest.extend(node)
-
-
-def _selected(tree: Any) -> Iterator[dict[str, Any]]:
-    rest = [tree]
-    while rest:
-        node = rest.pop()
-        if isinstance(node, dict):
-            yield from node.get("select_list") or ()
-            rest.extend(node.values())
-        elif isinstance(node, list):
-            rest.extend(node)
-
-
-def _use_sketches(call: dict[str, Any]) -> None:
-    name, arguments = call["function_name"], call["arguments"]
-    column = arguments[0]["expression"] if arguments else {}
-    count = 2 if name.lower() == PERCENTILE else 1
-    if column.get("type") != "COLUMN_REF" or len(arguments) != count:
-        raise QueryError(
-            f"{name} takes a column of a view" + (" and a percentage" if count > 1 else ""), expected=EXAMPLE
-        )
-    names = [*column["column_names"][:-1], column["column_names"][-1] + SKETCH]
-    sketches = {**column, "column_names": names}
-    gathered = {
-        **call, "alias": "", "function_name": "list", "qualified_name": {"path": ["list"]},
-        "arguments": [{"name": "", "expression": sketches}],
-    }  # fmt: skip
-    call.update(arguments=[{"name": "", "expression": gathered}, *arguments[1:]], filter=None, distinct=False)
 
 
 def _names(aggregate: Aggregate) -> list[str]:

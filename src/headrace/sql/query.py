@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.define.model import View
+from headrace.define.queries import EXAMPLE, LONGEST_BYTES
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.format import Shown, iso, iso_us
 from headrace.serve.answer import state_error
@@ -19,7 +20,6 @@ from headrace.serve.as_of import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
 from headrace.serve.shape import stated_errors
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
-from headrace.sql.check import EXAMPLE, LONGEST_BYTES
 from headrace.sql.children import MOST_BYTES, Child, Children
 from headrace.sql.load import Loaded, default_plan, describe_version
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire

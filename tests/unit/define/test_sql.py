@@ -336,7 +336,7 @@ def test_what_views_refuse(body, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("CREATE VIEW v AS SELECT 1", "expected FROM after the columns"),
+        ("CREATE VIEW v AS SELECT 1", "view 'v' reads no view; expected FROM and the name of a view"),
         ("CREATE TABLE t (a INT)", "a table of events is a stream: write CREATE STREAM"),
         ("CREATE INDEX i", "expected STREAM, TABLE, MATERIALIZED VIEW, SINK or ALERT"),
         ("CREATE OR ELSE STREAM s (a INT)", "expected REPLACE or REFRESH after CREATE OR"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.define.queries import QueryError
 from headrace.sql.as_of import AsOfTable, extract_as_of
-from headrace.sql.check import QueryError
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from headrace.define.model import Window
+from headrace.define.queries import QueryError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.sql.check import QueryError
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore

@@ -15,11 +15,12 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import View
+from headrace.define.queries import QueryError
+from headrace.define.sketch_merges import no_sketch, rewrite
 from headrace.errors import SqlError
-from headrace.sql.check import QueryError
 from headrace.sql.children import Children
 from headrace.sql.load import default_plan, describe_version, load_view
-from headrace.sql.merging import no_sketch, register, rewrite
+from headrace.sql.merging import register
 from headrace.sql.query import run_sql
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore

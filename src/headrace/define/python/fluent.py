@@ -35,6 +35,7 @@ from headrace.define.rules import (
     make_window,
 )
 from headrace.define.shape import ShapeReader, ShapeScope, check_limit, read_order_items
+from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.select import Item
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.views import ViewReader
@@ -44,12 +45,14 @@ from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
 
-Declared = TypeVar("Declared", model.Stream, model.Table, model.View, model.Sink, model.Alert)
+Declared = TypeVar("Declared", model.Stream, model.Table, model.View, LogicalStatement, model.Sink, model.Alert)
 
 _WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
 
 # What is declared while a definition file runs, with its place; None outside of one.
-declared: ContextVar[list[tuple[model.Definition, Location]] | None] = ContextVar("declared", default=None)
+declared: ContextVar[list[tuple[model.Definition | LogicalStatement, Location]] | None] = ContextVar(
+    "declared", default=None
+)
 
 
 def Stream(  # noqa: N802 - reads as the noun it makes
@@ -122,7 +125,11 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
         check_name(name, "view")
         if not isinstance(query, Query):
             raise DefinitionError(
-                f"view '{name}' needs a query", found=type(query).__name__, fix="write visits.group_by(…).agg(…)"
+                f"view '{name}' needs a query",
+                found=type(query).__name__,
+                fix="write visits.group_by(…).agg(…); a SELECT over views is hr.LogicalView"
+                if isinstance(query, str)
+                else "write visits.group_by(…).agg(…)",
             )
         return declare(_build(name, query, _schedule_ms(schedule)), at)
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from headrace.define import model
 from headrace.define.python.fluent import declared
+from headrace.define.sql.logical import LogicalStatement
 from headrace.errors import DefinitionError, HeadraceError, Location
 
 
-def run_script(path: Path, text: str) -> list[tuple[model.Definition, Location]]:
+def run_script(path: Path, text: str) -> list[tuple[model.Definition | LogicalStatement, Location]]:
     """Everything that the file declares, and what it imports from other modules."""
-    records: list[tuple[model.Definition, Location]] = []
+    records: list[tuple[model.Definition | LogicalStatement, Location]] = []
     token = declared.set(records)
     namespace: dict[str, Any] = {"__name__": f"definitions.{path.stem}", "__file__": str(path)}
     try:
@@ -30,7 +31,7 @@ def run_script(path: Path, text: str) -> list[tuple[model.Definition, Location]]
     finally:
         declared.reset(token)
     own_ids = {id(definition) for definition, _ in records}
-    bound = {id(value): value for value in namespace.values() if isinstance(value, model.Definition)}
+    bound = {id(value): value for value in namespace.values() if isinstance(value, model.Definition | LogicalStatement)}
     others = [(value, Location(str(path), 1, 1)) for key, value in bound.items() if key not in own_ids]
     return [*others, *records]
 

@@ -14,6 +14,7 @@ class StatementReader(ExpressionParser):
 
     def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
         super().__init__(source, unreadable)
+        self.unreadable = [] if unreadable is None else unreadable
         self.mistakes = Mistakes()  # of the statement that is being read
         self.declaring: str | None = None  # the name of what it declares, when that is known
 

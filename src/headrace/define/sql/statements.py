@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
+from headrace.define.sql.logical import LogicalReader, LogicalStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
 from headrace.define.sql.select import Select
@@ -20,7 +21,7 @@ _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GL
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
-Statement = Stream | Table | Select | SinkStatement | AlertStatement
+Statement = Stream | Table | Select | LogicalStatement | SinkStatement | AlertStatement
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
     return declared, errors
 
 
-class Statements(TableReader, ViewReader, SinkReader, AlertReader):
+class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader):
     """A parser that reads statements."""
 
     def skip(self) -> None:
@@ -107,6 +108,8 @@ class Statements(TableReader, ViewReader, SinkReader, AlertReader):
             definition = self.stream()
         elif self.accept("MATERIALIZED", "VIEW"):
             definition = self.view()
+        elif self.sees("VIEW"):
+            definition = self.logical_view()
         elif self.accept("SINK"):
             definition = self.sink()
         elif self.accept("ALERT"):

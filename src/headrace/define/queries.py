@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import orjson
+
+if TYPE_CHECKING:
+    import duckdb
 
 LONGEST_BYTES = 100_000
 # Table functions that only use their arguments. All others read files, settings or the catalog, or run SQL
@@ -59,13 +61,7 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> Tables:
     kind = statements[0].type.name
     if kind != "SELECT":
         raise QueryError("only SELECT is supported: views change only by events", found=kind, expected=EXAMPLE)
-    ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
-    try:
-        tree = orjson.loads(serialized)
-    except orjson.JSONDecodeError as error:  # the depth of JSON is limited; handwritten queries do not reach it
-        raise QueryError("the query is nested too deeply", fix="give parts of it names, in WITH") from error
-    if tree.get("error", True):
-        raise QueryError("only a plain SELECT is supported", found=str(tree.get("error_message")), expected=EXAMPLE)
+    tree = read_tree(connection, query)
     names: dict[str, None] = {}
     own: dict[str, None] = {}
     for node in _nodes(tree):
@@ -80,6 +76,41 @@ def check(connection: duckdb.DuckDBPyConnection, query: str) -> Tables:
         for entry in (node.get("cte_map") or {}).get("map", ()):
             own[entry["key"]] = None
     return Tables(list(names), list(own))
+
+
+def read_tree(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
+    """The parsed SELECT as JSON; raises QueryError for anything else."""
+    ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    try:
+        tree = orjson.loads(serialized)
+    except orjson.JSONDecodeError as error:  # the depth of JSON is limited; handwritten queries do not reach it
+        raise QueryError("the query is nested too deeply", fix="give parts of it names, in WITH") from error
+    if tree.get("error", True):
+        raise QueryError("only a plain SELECT is supported", found=str(tree.get("error_message")), expected=EXAMPLE)
+    return dict(tree)
+
+
+def references(tree: Any, own: frozenset[str] = frozenset()) -> dict[str, int]:
+    """The tables that a parsed query names and that are not common table expressions of it, each with its first place.
+
+    Places are offsets in bytes.
+    """
+    places: dict[str, int] = {}
+    if isinstance(tree, list):
+        for item in tree:
+            places = references(item, own) | places
+    if not isinstance(tree, dict):
+        return places
+    if tree.get("type") == "BASE_TABLE" and str(tree.get("table_name")).lower() not in own:
+        return {str(tree["table_name"]): int(tree.get("query_location") or 0)}
+    for entry in (tree.get("cte_map") or {}).get("map", ()):
+        inner = entry["value"].get("query_node") or {}
+        recursive = isinstance(inner, dict) and (inner.get("node") or inner).get("type") == "RECURSIVE_CTE_NODE"
+        name = frozenset((str(entry["key"]).lower(),))
+        places = references(entry["value"], own | name if recursive else own) | places
+        own |= name
+    rest = [part for key, part in tree.items() if key != "cte_map"]
+    return references(rest, own) | places
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
