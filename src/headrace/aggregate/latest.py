@@ -9,7 +9,7 @@ from headrace.aggregate.base import Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import GREATEST
 from headrace.aggregate.ordered import Chosen, value_of
 from headrace.aggregate.signature import KEPT, Argument
-from headrace.types import BIGINT, BOOLEAN, INT, STRING, Type, struct
+from headrace.types import BOOLEAN, INT, STRING, Type, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,22 +47,26 @@ class LatestRow(Chosen):
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
-        item = struct(("time", BIGINT), ("position", BIGINT), ("value", self.type))
+        item = struct(*self.order, ("value", self.type))
         return (PartialColumn("", item, GREATEST),)
 
     def spark_columns(self, *values: str) -> tuple[str, ...]:
-        *row, time, position = values
+        row, order = self._split(values)
         fields = ", ".join(f"'{name}', {sql}" for name, sql in zip(self.names, row, strict=True))
-        return super().spark_columns(f"named_struct({fields})", time, position)
+        return super().spark_columns(f"named_struct({fields})", *order)
 
     def duckdb_columns(self, *values: str) -> tuple[str, ...]:
-        *row, time, position = values
+        row, order = self._split(values)
         fields = ", ".join(f"'{name}': {sql}" for name, sql in zip(self.names, row, strict=True))
-        return super().duckdb_columns(f"{{{fields}}}", time, position)
+        return super().duckdb_columns(f"{{{fields}}}", *order)
 
     def lift(self, *values: Value) -> Partial:
-        *row, time, position = values
-        return super().lift(dict(zip(self.names, row, strict=True)), time, position)
+        row, order = self._split(values)
+        return super().lift(dict(zip(self.names, row, strict=True)), *order)
+
+    def _split(self, values: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        """The values of the row, and what orders it."""
+        return values[: len(self.arguments)], values[len(self.arguments) :]
 
     def present(self, partial: Partial) -> Value:
         row = super().present(partial)

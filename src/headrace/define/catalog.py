@@ -56,6 +56,11 @@ class Catalog:
         return cls(streams, views, locations or {}, sinks, alerts, tables, logical)
 
     @property
+    def base_streams(self) -> dict[str, Stream]:
+        """The streams that have events of their own: those of the others are made of these."""
+        return {name: stream for name, stream in self.streams.items() if stream.relation is None}
+
+    @property
     def definitions(self) -> tuple[model.Definition, ...]:
         """What was declared, each after what it reads: a table is one of them, its parts are not."""
         streams, views = (

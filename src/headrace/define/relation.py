@@ -6,7 +6,7 @@ faces of its steps for DuckDB are in `relation_duckdb.py`, those for Spark in `m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.types import Expression, Type
@@ -142,6 +142,10 @@ class Relation:
         """The patience for the rows of a base stream, which itself declares this one."""
         of_branches = [branch.patience_ms for branch in self.branches_of(stream)]
         return max((declared_ms if each is None else each for each in of_branches), default=declared_ms)
+
+    def without_patience(self) -> Relation:
+        """How the rows are made, whenever they are settled."""
+        return replace(self, branches=tuple(replace(branch, patience_ms=None) for branch in self.branches))
 
     def reads_of(self, stream: str) -> Reads:
         """The fields of a base stream that it needs."""

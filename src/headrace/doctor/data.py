@@ -39,7 +39,7 @@ def check_lakes_and_store(workspace: Workspace, *, deep: bool = False) -> list[F
     findings: list[Finding] = []
     commits: dict[str, int] = {}
     tables: list[LakeTable] = []
-    for name in sorted(catalog.streams):
+    for name in sorted(catalog.base_streams):
         table = _open(workspace, catalog.streams[name])
         if isinstance(table, Finding):
             findings.append(table)
@@ -93,7 +93,7 @@ def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
 def _formats(workspace: Workspace, catalog: Catalog, tables: list[LakeTable]) -> Finding:
     """The format versions of the parts that can be read; other checks report those that cannot."""
     versions = {"workspace": {workspace.format}, "lake": {table.format for table in tables}, "journal": set[int]()}
-    for stream in catalog.streams.values():
+    for stream in catalog.base_streams.values():
         with suppress(CorruptionError):
             kind = stream.source.connector if stream.source else "journal"
             versions.setdefault(kind, set()).add(check_transport(workspace, stream))

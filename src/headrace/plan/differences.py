@@ -15,6 +15,7 @@ from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import plain, plain_changes
 from headrace.define.record import describe_record
 from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.define.relation_text import describe_relation
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
@@ -26,6 +27,7 @@ from headrace.plan.sources import describe_source, free_source_changes, refused_
 from headrace.plan.tables import merge_parts
 
 FREE = "free: no event is read again, the rows stay"
+_DERIVED = "its events are made of other streams, and stored nowhere"
 _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
 _NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
@@ -75,9 +77,26 @@ def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
     for name, stream in target.streams.items():
         before = running.streams.get(name)
         if before is None:
-            yield Change("create", "stream", name, "with a new log", tuple(describe_stream(stream)))
+            reason = _DERIVED if stream.relation else "with a new log"
+            yield Change("create", "stream", name, reason, tuple(describe_stream(stream)))
+        elif before != stream and (before.relation or stream.relation):
+            yield _changed_relation(before, stream)
         elif before != stream:
             yield _changed_stream(before, stream)
+
+
+def _changed_relation(before: Stream, after: Stream) -> Change:
+    """Of a derived stream: its readers hold how its events are made, so that these change, too, where it matters."""
+    if before.relation is None or after.relation is None:
+        kinds = ["events of its own" if each.relation is None else _DERIVED for each in (before, after)]
+        reason = "the log holds events of a stream with this name; give the new stream another name"
+        if after.relation is None:
+            reason = "a stream with events of its own needs another name; drop this one first, then create it"
+        return Change("refuse", "stream", after.name, reason, (" → ".join(kinds),), "refused")
+    old, new = set(describe_stream(before)), set(describe_stream(after))
+    details = [f"- {line}" for line in describe_stream(before) if line not in new]
+    details += [f"+ {line}" for line in describe_stream(after) if line not in old]
+    return Change("change", "stream", after.name, "free: it has no events of its own; see its views", tuple(details))
 
 
 def _changed_stream(before: Stream, after: Stream) -> Change:
@@ -206,12 +225,16 @@ def _drops(running: Catalog, target: Catalog) -> Iterator[Change]:
             yield Change("drop", "view", name, "its rows are deleted; the log keeps every event")
     for name in running.streams:
         if name not in target.streams:
-            yield Change("drop", "stream", name, "it accepts no more events; its log stays on disk")
+            derived = running.streams[name].relation is not None
+            reason = "it has no log" if derived else "it accepts no more events; its log stays on disk"
+            yield Change("drop", "stream", name, reason)
 
 
 def describe_stream(stream: Stream) -> Iterator[str]:
     """The parts of a stream, a line each."""
     yield from (describe_field(field) for field in stream.fields)
+    for base, steps in describe_relation(stream.relation).items() if stream.relation else ():
+        yield f"rows of {base}: {steps}"
     if stream.event_time:
         yield f"event time: {stream.event_time}"
         yield f"patience: {format_duration(stream.patience_ms)}"

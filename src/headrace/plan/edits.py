@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
+from headrace.define.derive import prune
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.own import plain_changes
+from headrace.define.relation_text import describe_relation
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.plan.cost import How
 from headrace.types import Expression
@@ -73,6 +75,7 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
         yield Difference(f"stream: {', '.join(before.streams)} → {', '.join(after.streams)}", "build")
     if before.where != after.where:
         yield Difference(f"where: {before.where or 'all events'} → {after.where or 'all events'}", "build")
+    yield from _relations(before, after)
     types = dict(after.reads)
     for name, of in before.reads:
         if types.get(name, of) != of:
@@ -85,6 +88,23 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
     if before.window != after.window:
         text = f"window: {describe_window(before.window)} → {describe_window(after.window)}"
         yield Difference(text, "free" if _pane_ms(before) == _pane_ms(after) else "build")
+
+
+def _relations(before: View, after: View) -> Iterator[Difference]:
+    """How the rows are made of events: in one line for each base stream whose rows differ."""
+    of_before, of_after = (view.relation.without_patience() if view.relation else None for view in (before, after))
+    if of_before == of_after:
+        return
+    if of_before and of_after and of_after == prune(of_before, dict(of_after.fields)):
+        yield Difference("the columns of its rows: some are not needed any more", "free")
+        return
+    old, new = (describe_relation(view.relation) if view.relation else {} for view in (before, after))
+    changed = [stream for stream in dict.fromkeys((*old, *new)) if old.get(stream) != new.get(stream)]
+    for stream in changed:
+        texts = " → ".join(lines.get(stream, "all events") for lines in (old, new))
+        yield Difference(f"rows of {stream}: {texts}", "build")
+    if not changed:
+        yield Difference("the columns of its rows", "build")
 
 
 def _columns(before: View, after: View) -> Iterator[Difference]:
@@ -212,6 +232,8 @@ def describe_window(window: Window | None) -> str:
 def describe_view(view: View) -> Iterator[str]:
     """The parts of a view, a line each."""
     yield f"stream: {', '.join(view.streams)}"
+    for stream, steps in describe_relation(view.relation).items() if view.relation else ():
+        yield f"rows of {stream}: {steps}"
     if view.where:
         yield f"where: {view.where}"
     yield f"keys: {describe_keys(view)}"

@@ -92,7 +92,7 @@ def _check_types(to: Version, catalog: Catalog) -> None:
         if stream not in catalog.streams:
             raise ConflictError(f"{what} reads stream '{stream}', which is gone")
         types = catalog.streams[stream].types()
-        for name, of in to.view.reads:
+        for name, of in to.view.reads_of(stream):
             if types.get(name) != of:
                 raise ConflictError(
                     f"{what} reads field '{name}' as it was",

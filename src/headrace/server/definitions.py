@@ -38,7 +38,7 @@ log = structlog.get_logger("headrace.definitions")
 
 @dataclass(frozen=True)
 class Running:
-    """The catalog and the pipelines at one moment; there is a pipeline for every stream of the catalog.
+    """The catalog and the pipelines at one moment; there is a pipeline for every base stream of the catalog.
 
     It is replaced, never changed, so readers need no lock and never see half of an edit.
     """
@@ -48,7 +48,7 @@ class Running:
 
 
 class Definitions:
-    """Holds the catalog and a pipeline for each of its streams. An edit is the catalog first, then what it asks for."""
+    """Holds the catalog and a pipeline for each base stream. An edit is the catalog first, then what it asks for."""
 
     def __init__(
         self,
@@ -115,7 +115,8 @@ class Definitions:
     def _in_effect(self) -> Catalog:
         """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
         running = self.running
-        streams = {name: pipeline.stream for name, pipeline in running.pipelines.items()}
+        derived = {name: stream for name, stream in running.catalog.streams.items() if stream.relation is not None}
+        streams = {**{name: pipeline.stream for name, pipeline in running.pipelines.items()}, **derived}
         return replace(running.catalog, streams=streams, locations={})
 
     def _refuse_if_stopping(self, fix: str) -> None:
@@ -154,14 +155,14 @@ class Definitions:
             lake = pipeline.lake if pipeline else None
             if pipeline is None or lake is None or not lake.next_commit:
                 continue
-            events = newest_events(pipeline.table, catalog.streams[name], [field for field, _ in view.reads])
+            events = newest_events(pipeline.table, catalog.streams[name], [field for field, _ in view.reads_of(name)])
             reason = None if events is None else refuse_code(catalog.streams[name], view, events)
             if reason:
                 raise DefinitionError(f"view '{view.name}': {reason}", where=catalog.locations.get(view.name))
 
     def _reconcile(self, catalog: Catalog) -> None:
         """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
-        for name, stream in catalog.streams.items():
+        for name, stream in catalog.base_streams.items():
             self._go_on()
             pipeline = self.running.pipelines.get(name)
             if pipeline is None:
@@ -176,9 +177,9 @@ class Definitions:
         known = {name: lake for name, lake in lakes.items() if lake is not None}
         reconcile_views(self._store, catalog, known, lambda stream: pipelines[stream].between_steps(), self._go_on)
         # Last, for the views of the catalog before need them until here.
-        self._publish(catalog, {name: pipelines[name] for name in catalog.streams})
+        self._publish(catalog, {name: pipelines[name] for name in catalog.base_streams})
         for name, pipeline in pipelines.items():
-            if name in catalog.streams:
+            if name in catalog.base_streams:
                 pipeline.wake()
             else:
                 pipeline.close()
