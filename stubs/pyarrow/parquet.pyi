@@ -7,9 +7,20 @@ from typing import Any, Self
 from . import RecordBatch, Schema, Table
 from .compute import Expression
 
+class Statistics:
+    has_min_max: bool
+    min_raw: Any
+    max_raw: Any
+
+class ColumnChunkMetaData:
+    path_in_schema: str
+    statistics: Statistics | None
+
 class RowGroupMetaData:
     num_rows: int
+    num_columns: int
     total_byte_size: int
+    def column(self, i: int) -> ColumnChunkMetaData: ...
 
 class FileMetaData:
     num_row_groups: int

@@ -29,6 +29,7 @@ from headrace.define.model import (
     Source,
     Stream,
     Table,
+    Unique,
     View,
     Window,
 )
@@ -82,6 +83,8 @@ def to_json(definition: Definition) -> dict[str, Any]:
             stream["source"] = source_to_json(definition.source)
         if definition.relation is not None:
             stream["relation"] = relation_to_json(definition.relation)
+        if definition.unique is not None:
+            stream["unique"] = {"columns": list(definition.unique.columns), "within_ms": definition.unique.within_ms}
         return _with_code(stream, [])
     window = definition.window
     view: dict[str, Any] = {
@@ -133,7 +136,9 @@ def from_json(value: dict[str, Any]) -> Definition:
     if value["kind"] == "stream":
         fields = tuple(_field_from_json(field) for field in value["fields"])
         source = source_from_json(value["source"]) if "source" in value else None
-        options = (value.get("format", JSON), value.get("idle_timeout_ms"), source, relation)
+        unique = value.get("unique")
+        once = Unique(tuple(unique["columns"]), unique["within_ms"]) if unique else None
+        options = (value.get("format", JSON), value.get("idle_timeout_ms"), source, relation, once)
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], *options)
     return View(
         name=value["name"],

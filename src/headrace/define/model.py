@@ -9,6 +9,7 @@ from typing import Literal
 from headrace.aggregate import Aggregate
 from headrace.define.calendar import UTC_NAME, Calendar
 from headrace.define.durations import format_duration
+from headrace.define.expression.terms import quote
 from headrace.define.paths import Steps, parse_path
 from headrace.define.python.query import Queryable
 from headrace.define.relation import Reads, Relation
@@ -64,6 +65,17 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Unique:
+    """Events with the same values of `columns`, less than `within_ms` of event time apart, count once: the first."""
+
+    columns: tuple[str, ...]
+    within_ms: int
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(quote, self.columns))}) within {format_duration(self.within_ms)}"
+
+
+@dataclass(frozen=True)
 class Stream(Queryable):
     """Events of one shape. Without `event_time` the time of arrival is the event time."""
 
@@ -75,6 +87,7 @@ class Stream(Queryable):
     idle_timeout_ms: int | None = None  # how long no event comes before its time goes on by the clock; None: never
     source: Source | None = None  # None: events come by HTTP and from files
     relation: Relation | None = None  # of a derived stream: how its events are made; nothing is sent to it or stored
+    unique: Unique | None = None  # None: every event counts
 
     @property
     def time_column(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
@@ -14,9 +14,9 @@ from headrace.define.durations import SECOND_MS, format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.expression.time_patterns import has_year, refuse_time_pattern
 from headrace.define.mistakes import FollowUpError, placed
-from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, Window
+from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, Unique, Window
 from headrace.define.tokens import escape
-from headrace.errors import DefinitionError
+from headrace.errors import DefinitionError, nearest
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
@@ -240,3 +240,36 @@ def check_idle_timeout(idle_timeout_ms: int) -> int:
             "the idle time-out is too short", found=format_duration(idle_timeout_ms), expected="at least 1 second"
         )
     return idle_timeout_ms
+
+
+def check_unique_column(name: str, fields: Sequence[Field], stream: str, *, complete: bool = True) -> str:
+    """A column of UNIQUE as its field is spelled. Unless `complete`, fields with mistakes are missing from `fields`."""
+    field = next((field for field in fields if field.name.lower() == name.lower()), None)
+    if field is None:
+        near = nearest(name, [field.name for field in fields])
+        kind = DefinitionError if complete else FollowUpError
+        raise kind(
+            f"stream '{stream}': UNIQUE names the field '{name}', which does not exist",
+            fix=f"did you mean '{near}'?" if near else "declare it, or name another",
+        )
+    if field.type.is_nested:
+        inner = part_hint(Expression(quote(field.name), field.type)).removeprefix("take a part of it, as in ")
+        raise DefinitionError(
+            f"stream '{stream}': the field '{field.name}' of UNIQUE is not a single value",
+            found=str(field.type),
+            fix=f"declare a field for a part of it, as in {quote(field.name + '_id')} AS {inner}, and name that",
+        )
+    return field.name
+
+
+def make_unique(columns: Sequence[str], within_ms: int, stream: str) -> Unique:
+    """UNIQUE over these columns, which exist."""
+    if len(set(columns)) < len(columns):
+        raise DefinitionError(f"stream '{stream}': UNIQUE names a field twice", fix="name each field once")
+    if within_ms <= 0:
+        raise DefinitionError(
+            f"stream '{stream}': UNIQUE must remember ids for a time greater than 0",
+            found=format_duration(within_ms),
+            fix="write how far apart in event time repeats may be, as in WITHIN INTERVAL 1 DAY",
+        )
+    return Unique(tuple(columns), within_ms)

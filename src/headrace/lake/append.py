@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Protocol
@@ -17,10 +18,13 @@ from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lake.idle import IdleClock
+from headrace.lake.ids_load import on_spark
 from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.pins import ChoosePins, Pins, no_pins
-from headrace.lake.range import Derivation, Result, Work, range_writer
+from headrace.lake.range import Derivation, Result, Work, judgement_of, range_writer
 from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.unique import Judgement, Known
+from headrace.lake.unique_index import UniqueIndex
 from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.timing import Timing
@@ -64,6 +68,7 @@ class Append:
         companion: Companion | None = None,
         lateness: LatenessRecord | None = None,
         pins: ChoosePins = no_pins,
+        unique: UniqueIndex | None = None,
         on_commit: Callable[[], None] = lambda: None,
         most_bytes: int = MOST_BYTES,
         every_ms: int = 0,
@@ -76,6 +81,7 @@ class Append:
         self._companion = companion
         self._lateness = lateness
         self._pins = pins
+        self._unique = unique or UniqueIndex(table, scratch, on_spark(session))
         self._on_commit = on_commit
         self._most_bytes = most_bytes
         self._every_ms = every_ms
@@ -203,7 +209,8 @@ class Append:
         if reader.bytes_between(start, end) > self._most_bytes:
             most = reader.ranges(start, end, target_bytes=self._most_bytes, most_bytes=self._most_bytes)
             end = reduce(Position.merge, (Position.at(part.end, part.partition) for part in most), start)
-        share = -(-reader.bytes_between(start, end) // spark.sparkContext.defaultParallelism)
+        tasks = 1 if self._stream.unique else spark.sparkContext.defaultParallelism
+        share = -(-reader.bytes_between(start, end) // tasks)
         return reader.ranges(start, end, target_bytes=max(SMALLEST_RANGE, share))
 
     def append(self, spark: SparkSession, ranges: Sequence[Range], stopping: threading.Event | None = None) -> None:
@@ -231,13 +238,23 @@ class Append:
             pins,
         )
         try:
-            # Neither a query of Structured Streaming nor a DataFrame: planning them takes longer than small commits.
-            tasks = spark.sparkContext.parallelize(ranges, len(ranges))
-            self._commit(at, sorted(tasks.mapPartitions(range_writer(work)).collect(), key=Result.order))
+            self._commit(at, self._write(spark, work, sorted(ranges), at))
         except BaseException:
             if self._companion:
                 self._companion.withdraw(at.next_commit)
+            self._unique.reset()
             raise
+
+    def _write(self, spark: SparkSession, work: Work, ranges: Sequence[Range], at: LakeState) -> list[Result]:
+        """Have the workers write the files of a commit. Of a stream with UNIQUE one task writes all of them."""
+
+        def write(known: Known | None) -> tuple[list[Result], Judgement]:
+            # Neither a query of Structured Streaming nor a DataFrame: planning them takes longer than small commits.
+            tasks = spark.sparkContext.parallelize(ranges, 1 if known else len(ranges))
+            results = tasks.mapPartitions(range_writer(replace(work, known=known))).collect()
+            return sorted(results, key=Result.order), judgement_of(results)
+
+        return self._unique.settle(self._stream, at, write)
 
     def _commit(self, at: LakeState, results: Sequence[Result]) -> None:
         end = _tiled_end(at, results)
@@ -247,14 +264,16 @@ class Append:
             self._companion.offer(at.next_commit, [result.derived for result in results if result.derived])
         fault_point("append.before_commit")
         newest = at.newest_us if newest is None else max(newest, at.newest_us or newest)
+        judgement = judgement_of(results)
         try:
-            self._table.commit(at, end, newest, files)
+            self._table.commit(at, end, newest, files, duplicates=judgement.duplicates)
         except (DiskFullError, UnavailableError):
             for file in files:
                 with suppress(OSError):
                     self._table.storage.remove(file.path)
             raise
         fault_point("append.after_commit")
+        self._unique.adopt(judgement)
         self._note_lateness(at, results)
 
     def _note_lateness(self, at: LakeState, results: Sequence[Result]) -> None:

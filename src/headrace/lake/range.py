@@ -6,9 +6,10 @@ What it writes is not part of the table until the driver commits it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,15 +21,18 @@ from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.lateness import Days, join_days, measure
 from headrace.lake.pins import Pins, no_pins, pin_column
-from headrace.lake.schema import ARRIVED, DEAD, table_schema
+from headrace.lake.schema import ARRIVED, DEAD, POSITION, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
+from headrace.lake.unique import Judge, Judgement, Known
 from headrace.parse.parser import Parsed
 from headrace.parse.record import COLUMNS, RECORD, sent_records
 from headrace.parse.schema import UTC_US
 from headrace.timing import later
 from headrace.transport.base import Events, Reader
 from headrace.transport.position import Range
+
+Item = TypeVar("Item")
 
 
 class Derivation(Protocol):
@@ -55,6 +59,7 @@ class Work:
     since: Since = ()
     derivation: Derivation | None = None
     pins: Pins = field(default_factory=no_pins)
+    known: Known | None = None  # of a stream with UNIQUE: one task judges all ranges, in their order
 
 
 @dataclass(frozen=True)
@@ -66,26 +71,50 @@ class Result:
     files: tuple[NewFile, ...]
     derived: str | None
     lateness: Days = field(default_factory=dict)
+    judgement: Judgement | None = None  # of all ranges of a stream with UNIQUE: only the last result has it
 
     def order(self) -> tuple[int, int]:
         """By partition and start."""
         return self.part.partition, self.part.start
 
 
+def judgement_of(results: Iterable[Result]) -> Judgement:
+    """What came of judging the events of all ranges of a commit."""
+    return next((result.judgement for result in results if result.judgement), Judgement())
+
+
 def range_writer(work: Work) -> Callable[[Iterable[Range]], Iterator[Result]]:
     """A function for mapPartitions: ranges in, one result for each out."""
 
     def write(ranges: Iterable[Range]) -> Iterator[Result]:
+        if work.known is not None:
+            yield from _write_judged(work, work.known, ranges)
+            return
         for part in ranges:
             yield _write_range(work, part)
 
     return write
 
 
-def _write_range(work: Work, part: Range) -> Result:
-    live, dead = (LakeFileWriter(LocalStorage(work.table), work.commit, dead=dead) for dead in (False, True))
+def _write_judged(work: Work, known: Known, ranges: Iterable[Range]) -> list[Result]:
+    """The results of all ranges; if ids are missing that decide about their events, these have no files."""
+    judge = Judge(known)
+    results = [_write_range(work, part, judge) for part in ranges]
+    judgement = judge.finish()
+    if judgement.missing:
+        for path in (file.path for result in results for file in result.files):
+            LocalStorage(work.table).remove(path)
+        results = [Result(result.part, None, (), None) for result in results]
+    return [*results[:-1], replace(results[-1], judgement=judgement)]
+
+
+def _write_range(work: Work, part: Range, judge: Judge | None = None) -> Result:
+    # Ids are found again by event time: its bounds say where.
+    bounds = [work.stream.time_column] if judge else []
+    live = LakeFileWriter(LocalStorage(work.table), work.commit, dead=False, statistics=bounds)
+    dead = LakeFileWriter(LocalStorage(work.table), work.commit, dead=True)
     try:
-        return _write_files(work, part, live, dead)
+        return _write_files(work, part, live, dead, judge)
     except BaseException as error:
         live.abandon()
         dead.abandon()
@@ -94,24 +123,29 @@ def _write_range(work: Work, part: Range) -> Result:
         raise
 
 
-def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter) -> Result:
+def _write_files(
+    work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter, judge: Judge | None = None
+) -> Result:
     newest: int | None = None
     derivation = work.derivation
     inputs: list[pa.Table] = []
     lateness: list[Days] = []
-    for events in work.reader.read(part, work.stream.format):
-        records = read_records(work.stream, events)
-        parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us, records)
-        if events.reasons is not None:
-            reasons = events.reasons if parsed.reasons is None else pc.coalesce(events.reasons, parsed.reasons)
-            parsed = Parsed(parsed.columns, reasons)
-        table = _rows(work, events, parsed, records)
-        if parsed.reasons is None:
-            good = table
+    # One task does the work of several: it parses the next events while it judges and writes these.
+    blocks = _ahead(_read_blocks(work, part)) if judge else _read_blocks(work, part)
+    for table, reasons in blocks:
+        if reasons is None:
+            good, bad = table, None
         else:
-            is_good = pc.is_null(parsed.reasons)
-            good = table.filter(is_good)
-            dead.write(table.filter(pc.invert(is_good)))
+            is_good = pc.is_null(reasons)
+            good, bad = table.filter(is_good), table.filter(pc.invert(is_good))
+        if judge:
+            good, repeats = judge.split(good)
+            if judge.missing:
+                continue  # all is judged again; what else is missing is found now
+            letters = [rows for rows in (bad, repeats) if rows is not None]
+            bad = pa.concat_tables(letters).sort_by(POSITION) if letters else None
+        if bad is not None:
+            dead.write(bad)
         live.write(good)
         if derivation:
             inputs.append(good.select(derivation.reads))
@@ -119,8 +153,30 @@ def _write_files(work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWr
         newest = later(newest, newest_of(work.stream, good))
     fault_point("append.in_worker")
     files = tuple(file for file in (live.close(), dead.close()) if file)
-    derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs else None
+    is_judged = judge is None or not judge.missing
+    derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs and is_judged else None
     return Result(part, newest, files, derived, join_days(lateness))
+
+
+def _read_blocks(work: Work, part: Range) -> Iterator[tuple[pa.Table, pa.Array | None]]:
+    """The rows of a range, some megabytes at a time, and why some of them are dead letters."""
+    for events in work.reader.read(part, work.stream.format):
+        records = read_records(work.stream, events)
+        parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us, records)
+        if events.reasons is not None:
+            reasons = events.reasons if parsed.reasons is None else pc.coalesce(events.reasons, parsed.reasons)
+            parsed = Parsed(parsed.columns, reasons)
+        yield _rows(work, events, parsed, records), parsed.reasons
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same, each made in another thread while the one before is used."""
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        upcoming = thread.submit(next, items, end)
+        while (item := upcoming.result()) is not end:
+            upcoming = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]  # not the end
 
 
 def read_records(stream: Stream, events: Events) -> pa.Table | None:

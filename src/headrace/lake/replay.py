@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 
 from headrace.define.model import Stream
@@ -23,11 +22,15 @@ from headrace.errors import ConflictError, CorruptionError, HeadraceError, Quest
 from headrace.faults import fault_point
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.ids_load import load_here
 from headrace.lake.letters import ReplayStep
 from headrace.lake.pins import ChoosePins, no_pins, pin_column
+from headrace.lake.replay_unique import Readable, judge_letters
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED, TABLES
 from headrace.lake.table import LakeFile, LakeState, LakeTable
+from headrace.lake.unique import Judge, Judgement, Known
+from headrace.lake.unique_index import UniqueIndex, discard
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
 from headrace.timing import later
@@ -61,6 +64,7 @@ class Replay:
         scratch: Path,
         *,
         pins: ChoosePins = no_pins,
+        unique: UniqueIndex | None = None,
         on_commit: Callable[[], None] = lambda: None,
         most_rows: int = MOST_ROWS,
         batch_bytes: int = MOST_BYTES,
@@ -69,6 +73,7 @@ class Replay:
         self._table = table
         self._scratch = scratch
         self._pins = pins
+        self._unique = unique or UniqueIndex(table, scratch, load_here)
         self._on_commit = on_commit
         self._most_rows = most_rows
         self._batch_bytes = batch_bytes
@@ -94,10 +99,11 @@ class Replay:
             group = _group(files, self._most_rows)
             aside = Path(tempfile.mkdtemp(prefix="replay-", dir=self._scratch))
             try:
-                results = self._read(stream, group, None if dry_run else aside)
-                if not dry_run:
+                counts_only = dry_run and stream.unique is None
+                results = self._read(stream, group, None if counts_only else aside)
+                if not counts_only:
                     with self._table.turn:
-                        self._commit(group, results, aside)
+                        results = self._judge(stream, group, results, aside, dry_run)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         later_files = files[len(group) :]
@@ -110,14 +116,14 @@ class Replay:
             f"{behind}-{end}" if later_files else None,
         )
 
-    def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[Any]:
+    def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[Readable]:
         if not group:
             return []
         work = Reread(
             stream, str(self._table.folder), str(aside) if aside else None, self._table.since, self._batch_bytes
         )
         try:
-            results = self._reread(work, [file.path for file in group])
+            results = [Readable.of(row) for row in self._reread(work, [file.path for file in group])]
         except HeadraceError:
             raise
         except Exception as error:  # errors of Spark have no narrower base class
@@ -128,12 +134,39 @@ class Replay:
         _check_rows(self._table, {file.path: file.rows for file in group}, {each.path: each.rows for each in results})
         return results
 
-    def _commit(self, group: Sequence[LakeFile], results: list[Any], aside: Path) -> None:
+    def _judge(
+        self, stream: Stream, group: Sequence[LakeFile], results: list[Readable], aside: Path, dry_run: bool
+    ) -> list[Readable]:
+        """Commit what is readable and, in a stream with UNIQUE, repeats no event. The caller holds the turn."""
+        at = self._table.state
+
+        def judge(known: Known | None) -> tuple[tuple[list[Readable], Judgement], Judgement]:
+            if known is None:
+                return (results, Judgement()), Judgement()
+            judge = Judge(known)
+            judged = judge_letters(judge, stream, results, aside, self._batch_bytes)
+            judgement = judge.finish()
+            return (judged, judgement), judgement
+
+        try:
+            judged, judgement = self._unique.settle(stream, at, judge)
+            if not dry_run:
+                self._commit(group, judged, aside)
+            if self._table.state.next_commit > at.next_commit:
+                self._unique.adopt(judgement)
+            else:
+                discard(judgement.runs)
+        except BaseException:
+            self._unique.reset()
+            raise
+        return judged
+
+    def _commit(self, group: Sequence[LakeFile], results: Sequence[Readable], aside: Path) -> None:
         """Replace the files that change by those written aside. The caller holds the turn: no clean-up runs."""
-        changes = [result for result in results if result.readable or result.new_reasons]
+        changes = [result for result in results if result.changes]
         paths = {result.path for result in changes}
         removes = [file for file in group if file.path in paths]
-        rest = [NewFile(**orjson.loads(result.rest)) for result in changes if result.rest]
+        rest = [file for result in changes for file in result.rest]
         for file in rest:
             self._table.storage.finish(aside / file.path, file.path)
         for old in removes:  # the time that they must stay for readers starts now

@@ -29,6 +29,7 @@ from headrace.parse.parser import Parsed
 from headrace.parse.record import RECORD
 from headrace.timing import later
 
+BEFORE = "_reason_before"  # in files of events of a stream with UNIQUE that are put aside
 REREAD = "path STRING, rows BIGINT, readable BIGINT, new_reasons BIGINT, newest_us BIGINT, aside STRING, rest STRING"
 _SCHEMA = pa.schema(
     [
@@ -66,7 +67,7 @@ def dead_file_reader(work: Reread) -> Callable[[Iterator[pa.RecordBatch]], Itera
 
 
 def _reread(work: Reread, path: str) -> dict[str, object]:
-    aside = _Aside(work.aside)
+    aside = Aside(work.aside)
     rest: LakeFileWriter | None = None
     rows = readable = new_reasons = 0
     newest: int | None = None
@@ -82,6 +83,8 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
         new_reasons += pc.sum(pc.not_equal(now.column(REASON), before.column(REASON))).as_py() or 0
         if work.aside is not None:
             rest = rest or LakeFileWriter(LocalStorage(work.aside), before.column(COMMIT)[0].as_py(), dead=True)
+            if work.stream.unique is not None:  # those that repeat an event stay dead letters
+                good = good.append_column(BEFORE, before.column(REASON).filter(is_good))
             aside.write(good)
             rest.write(bad)
     rest_file = rest.close() if rest else None
@@ -115,7 +118,7 @@ def _rows(letters: pa.Table, parsed: Parsed) -> pa.Table:
     return rows
 
 
-class _Aside:
+class Aside:
     """Rows that wait for the number of their commit, in a file of their own."""
 
     def __init__(self, folder: str | None) -> None:

@@ -39,6 +39,7 @@ FENCE_ID = "headrace:fence"
 FORMAT_ID = "headrace:format"
 NEWEST_ID = "headrace:newest"
 IDLE_ID = "headrace:idle"
+DUPLICATES_ID = "headrace:duplicates"  # events of all commits that repeated others
 ROWS_ID = "headrace:rows"  # of all commits so far: shows whether an entry of the log lost lines
 REWRITE_ID = "headrace:rewrite"
 SINCE_ID = "headrace:since:"  # and the name of a field that was added: earlier events do not have it
@@ -100,6 +101,7 @@ class LakeTable:
             self._raise_fence(fence, table)
         self.state = _read_state(table, self._transport)
         self.since = _read_since(table, stream)
+        self.duplicates = table.transaction_version(DUPLICATES_ID) or 0  # events that UNIQUE did not count so far
         self._index = FileIndex(_list_files(table))
         self._check_rows(table.transaction_version(ROWS_ID))
         self._ends: dict[int, LakeState] = {}  # next_commit -> state there, for recent commits
@@ -114,12 +116,13 @@ class LakeTable:
         removes: Sequence[LakeFile] = (),
         *,
         idle_us: int | None = None,
+        duplicates: int = 0,
         notes: Mapping[str, int] | None = None,
     ) -> LakeState:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
 
         A commit without events may say how far the time of the stream has come while it was idle, or in `notes` which
-        offsets were skipped; the log keeps these for ever.
+        offsets were skipped; the log keeps these for ever. `duplicates` are those among its dead letters.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
         has written to it: `state` is that of the last entry of the log, and the next entry can only
@@ -137,8 +140,11 @@ class LakeTable:
             self._check_present(removes)
             after = LakeState(at.next_commit + 1, position, newest_us, later(at.idle_us, idle_us))
             rows = sum(self._index.rows.values()) + sum(f.rows for f in files) - sum(f.rows for f in removes)
-            self._put(files, removes, {**self._marks(after, rows), **(notes or {})}, data_change=True)
+            all_duplicates = self.duplicates + duplicates
+            marks = {**self._marks(after, rows), DUPLICATES_ID: all_duplicates or None, **(notes or {})}
+            self._put(files, removes, marks, data_change=True)
             self._index.replace(map(_lake_file, files), removes)
+            self.duplicates = all_duplicates
             self.state = after
             self._ends[after.next_commit] = after
             self._ends.pop(after.next_commit - RECENT, None)

@@ -32,6 +32,7 @@ _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
 _NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
 _CONTINUES = "it goes on at the offset that the log has reached"
+_JUDGED = "it applies from the next commit on; earlier events stay as they were judged"
 _OTHER_EVENTS = (
     "the log holds the events and offsets of the old source; declare a stream with another name for the new one, "
     "or restore the old source"
@@ -118,10 +119,13 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
         details.append(f"patience: {format_duration(before.patience_ms)} → {format_duration(after.patience_ms)}")
     if before.idle_timeout_ms != after.idle_timeout_ms:
         details.append(f"idle time-out: {_idle_timeout(before)} → {_idle_timeout(after)}")
+    if before.unique != after.unique:
+        details.append(f"unique: {before.unique or 'none'} → {after.unique or 'none'}")
     source_changes = free_source_changes(before.source, after.source)
     details += source_changes
     if not refused:
         reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) + [_CONTINUES] * bool(source_changes)
+        reasons += [_JUDGED] * (before.unique != after.unique)
         reasons = reasons or ["its views keep their rows"]
         return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
     reason = _NOT_NULL if refused == len(not_null) else _REFUSED
@@ -242,6 +246,8 @@ def describe_stream(stream: Stream) -> Iterator[str]:
         yield f"event time: {stream.time_column}, the time of arrival"
     if stream.idle_timeout_ms is not None:
         yield f"idle time-out: {_idle_timeout(stream)}"
+    if stream.unique is not None:
+        yield f"unique: {stream.unique}"
     if stream.format != JSON:
         yield f"format: {stream.format.upper()}"
     if stream.source:

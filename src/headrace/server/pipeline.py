@@ -22,6 +22,7 @@ from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.pins import ChoosePins
 from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.unique_index import UniqueIndex
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.server.damaged import find_damage
@@ -93,6 +94,7 @@ class Pipeline:
         self._upkeep = Upkeep(self.table, self.transport, grace_s=workspace.settings.lake_grace_s)
         self._append: Append | None = None
         self._replay: Replay | None = None
+        self._unique: UniqueIndex | None = None
         self.batch: Batch | None = None
         self._speed: Speed | None = None
         self._suspects: Suspects | None = None
@@ -126,6 +128,7 @@ class Pipeline:
             return
         # They load PySpark: the server accepts events first.
         from headrace.lake.append import Append
+        from headrace.lake.ids_load import on_spark as load_on_spark
         from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.fused import Fused
         from headrace.maintain.speed import Speed
@@ -136,6 +139,7 @@ class Pipeline:
         fused = Fused(
             self.stream.name, self.table, self._store, scratch, is_suspect=lambda version: self._is_suspect(version)
         )
+        self._unique = UniqueIndex(self.table, scratch, load_on_spark(session))
         append = Append(
             session,
             self.stream,
@@ -145,13 +149,21 @@ class Pipeline:
             companion=fused if settings.fused_lane else None,
             lateness=self._lateness,
             pins=self._pins,
+            unique=self._unique,
             on_commit=self._on_commit,
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
         )
         self._start_append(append)
         self._append = append  # last: whoever supervises would start it once more
-        self._replay = Replay(on_spark(session), self.table, scratch, pins=self._pins, on_commit=self._on_commit)
+        self._replay = Replay(
+            on_spark(session),
+            self.table,
+            scratch,
+            pins=self._pins,
+            unique=self._unique,
+            on_commit=self._on_commit,
+        )
         log_file = self._workspace.logs / "spark-trial.log"
         trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
@@ -333,6 +345,8 @@ class Pipeline:
             self._suspects.join(THREADS_END_S)
         if self._speed is not None:
             self._speed.close()
+        if self._unique is not None:
+            self._unique.close()
         with suppress(HeadraceError, OSError):  # what is not saved is measured again
             self._lateness.save()
         self.transport.close()

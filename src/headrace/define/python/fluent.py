@@ -22,6 +22,7 @@ from headrace.define.expression.check import Checker, Scope, check, check_condit
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
 from headrace.define.python.query import Aggregation, Query, caller, source_of
+from headrace.define.python.unique import read_unique
 from headrace.define.record import check_record_fields
 from headrace.define.rules import (
     check_distinct,
@@ -64,11 +65,14 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     format: str = model.JSON,
     idle_timeout: str | timedelta | None = None,
     source: model.Source | None = None,
+    unique: str | Sequence[str] | None = None,
+    within: str | timedelta | None = None,
 ) -> model.Stream:
     """A stream: fields as in CREATE STREAM, the event time field, and the patience for late events.
 
     `format` is "json", or "text" for a stream of lines. After `idle_timeout` without events, windows settle by the
-    clock. `source` is `hr.kafka(…)` if the events are in Kafka.
+    clock. `source` is `hr.kafka(…)` if the events are in Kafka. Events with the same values of the `unique` fields
+    count once, if they are less than `within` of event time apart.
     """
     at = caller()
     with placed(at):
@@ -87,7 +91,9 @@ def Stream(  # noqa: N802 - reads as the noun it makes
         check_record_fields(typed_fields, source, name)
         format = check_format(format, typed_fields, name, source)
         idle_timeout_ms = None if idle_timeout is None else check_idle_timeout(milliseconds(idle_timeout))
-        stream = model.Stream(name, typed_fields, event_time, patience_ms, format, idle_timeout_ms, source)
+        once = read_unique(unique, None if within is None else milliseconds(within), typed_fields, name)
+        options = (format, idle_timeout_ms, source)
+        stream = model.Stream(name, typed_fields, event_time, patience_ms, *options, unique=once)
         return declare(stream, at)
 
 

@@ -1,4 +1,4 @@
-"""Reads CREATE STREAM: fields, computed fields, WATERMARK; `sources` reads what stands around them."""
+"""Reads CREATE STREAM: fields, computed fields, WATERMARK, UNIQUE; `sources` reads what stands around them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.define.rules import (
     located,
     part_hint,
 )
-from headrace.define.sql.sources import SourceReader
+from headrace.define.sql.unique import UniqueReader
 from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
 from headrace.errors import DefinitionError
 from headrace.types import Type
@@ -48,10 +48,12 @@ def read_fields(source: Source) -> tuple[Field, ...]:
         raise reader.error(
             watermark[0].start, "WATERMARK is not used in Python", fix='event_time="at", patience="1 minute"'
         )
+    if reader.unique:
+        raise reader.error(reader.unique.at, "UNIQUE is not used in Python", fix='unique=("id",), within="1 day"')
     return fields
 
 
-class StreamReader(SourceReader):
+class StreamReader(UniqueReader):
     """Reads what follows CREATE STREAM."""
 
     def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
@@ -61,10 +63,16 @@ class StreamReader(SourceReader):
 
     def stream(self) -> Stream:
         """The stream, up to the end of its statement."""
-        self._idle_timeout_ms, self._source = None, None  # not those of the statement before
+        self._idle_timeout_ms, self._source, self.unique = None, None, None  # not those of the statement before
         self._record_spans.clear()
         kind = "stream" if self._primary_key is None else "table"
         name = self.read_declared_name(kind)
+        if self.sees("AS"):
+            raise self.error(
+                self.next.start,
+                f"stream '{name.text}': a stream made from another one is not available yet",
+                fix="put the condition into the WHERE of each view",
+            )
         format_before = self.read_format()
         self.expect_symbol("(", f"CREATE {kind.upper()} {name.text}")
         fields, watermark = self._fields(f"{kind} '{name.text}'", closing=")")
@@ -77,12 +85,14 @@ class StreamReader(SourceReader):
                 event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes)
         for field in fields:
             self._check_record(field, name.text)
+        unique = self.check_unique(fields, name.text)
         self.mistakes.check()
         word, format_ = format_after or format_before, JSON
         if word:
             with located(self.source, word.at):
                 format_ = check_format(word.text, fields, name.text, self._source)
-        return Stream(name.text, fields, event_time, patience_ms, format_, self._idle_timeout_ms, self._source)
+        options = (format_, self._idle_timeout_ms, self._source)
+        return Stream(name.text, fields, event_time, patience_ms, *options, unique=unique)
 
     def fields(self, owner: str) -> tuple[tuple[Field, ...], tuple[Token, int] | None]:
         """Fields up to the end of the text, and the WATERMARK among them."""
@@ -102,6 +112,8 @@ class StreamReader(SourceReader):
                     self._primary_key += self._key_columns()
                 elif self._sees_constraint():
                     raise self._constraint(owner)
+                elif self.sees_unique():
+                    self.read_unique(owner)
                 elif self.sees("WATERMARK") and self.ahead(1).upper not in ("FOR", *TYPES, *DECIMALS):
                     raise self.error(
                         self.next.start, "a WATERMARK names the event time first",
@@ -112,7 +124,7 @@ class StreamReader(SourceReader):
                 elif watermark:
                     raise self.error(self.next.start, f"{owner} has two WATERMARKs", fix="keep one")
                 else:
-                    watermark = self.read_watermark()
+                    watermark = self._watermark()
             if len(self.mistakes.errors) > errors_before:
                 broken.append(self.tokens[start].text)
                 self._skip_field(start)
@@ -160,7 +172,10 @@ class StreamReader(SourceReader):
             elif self._primary_key is not None and self.accept("PRIMARY", "KEY"):
                 self._primary_key.append(name)
                 self.accept("NOT", "ENFORCED")
-            elif self.sees("PRIMARY") or self.sees("UNIQUE") or self.sees("KEY"):
+            elif self.sees("UNIQUE"):
+                at = self.take().start
+                self.remember(at, (name,), owner)
+            elif self.sees("PRIMARY") or self.sees("KEY"):
                 at, start = self.next.start, self.index
                 self.take()
                 self.accept("KEY")
@@ -231,11 +246,7 @@ class StreamReader(SourceReader):
         return columns
 
     def _sees_constraint(self) -> bool:
-        return (
-            self.sees("PRIMARY", "KEY")
-            or self.sees("CONSTRAINT")
-            or (self.sees("UNIQUE") and self.ahead(1).text == "(")
-        )
+        return not self.sees_unique() and (self.sees("PRIMARY", "KEY") or self.sees("CONSTRAINT"))
 
     def _constraint(self, owner: str) -> DefinitionError:
         """PRIMARY KEY (a, b) NOT ENFORCED: it would make a table of the events, where a later one replaces another."""
@@ -249,7 +260,8 @@ class StreamReader(SourceReader):
         text = self.text_since(start)
         error = self.error(
             self.tokens[start].start, f"{owner} is a log of events, which keeps them all: it has no key",
-            fix=f"remove {text}; the latest x of a key is max_by(x, at)",
+            fix=f"remove {text}; the latest x of a key is max_by(x, at), and UNIQUE (id) WITHIN INTERVAL 1 DAY "
+            "counts repeats once",
         )  # fmt: skip
         error.write, error.replaces = " ", (at, self.tokens[self.index - 1].end)
         return error
@@ -315,8 +327,7 @@ class StreamReader(SourceReader):
             raise self.error(node.at, error.message, found=error.found, expected=error.expected, fix=error.fix)
         return Field(name, expression.type, column.nullable, expression)
 
-    def read_watermark(self) -> tuple[Token, int]:
-        """WATERMARK FOR at AS at - INTERVAL 1 MINUTE: the event time, and the patience in milliseconds."""
+    def _watermark(self) -> tuple[Token, int]:
         self.accept("WATERMARK", "FOR")
         name = self.expect_name("the event time")
         if not self.accept("AS"):

@@ -30,6 +30,11 @@ class TableReader(StreamReader):
                     end=token.end,
                 )
             return stream
+        if self.unique:
+            raise self.error(
+                self.unique.at, f"table '{stream.name}': a table has one row for each key, so that it has no UNIQUE",
+                fix="remove it; a repeated change of a row changes nothing",
+            )  # fmt: skip
         if stream.idle_timeout_ms is not None:
             raise self.error(token.start, f"table '{stream.name}': a table has no idle time-out", fix="remove it")
         with located(self.source, primary[0].start):

@@ -1,0 +1,139 @@
+"""Reads the ids of events from the files of a lake into runs: in Spark's workers, or here if there are few."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from headrace.define.model import Stream
+from headrace.lake.fill import read_filled
+from headrace.lake.ids import Entries, Run, read_ids, write_run
+from headrace.lake.schema import COMMIT
+from headrace.lake.unique import Once
+from headrace.spark.session import Session
+
+TASK_ROWS = 500_000  # that one task reads
+FEW_ROWS = 100_000  # that are read without Spark
+RUN_ENTRIES = 2_000_000  # in memory before a run is written
+
+Piece = tuple[str, int, int]  # path, row group and its rows
+
+
+@dataclass(frozen=True)
+class Load:
+    """What all tasks of one load share."""
+
+    stream: Stream
+    once: Once
+    commits: tuple[int, int]  # [from, to)
+    segments: frozenset[int]
+    folder: str  # for the runs
+
+
+Loader = Callable[[Load, Sequence[Piece]], list[Run]]
+
+
+def pieces_of(paths: Iterable[str], once: Once, segments: Collection[int]) -> list[Piece]:
+    """The row groups that may hold events of these segments."""
+    pieces = []
+    for path in paths:
+        for group, (rows, bounds) in enumerate(_bounds(path, once.time_column)):
+            if bounds is None or any(
+                bounds[0] // once.segment_us <= k <= bounds[1] // once.segment_us for k in segments
+            ):
+                pieces.append((path, group, rows))
+    return pieces
+
+
+@lru_cache(maxsize=1 << 16)
+def _bounds(path: str, column: str) -> tuple[tuple[int, tuple[int, int] | None], ...]:
+    """Of each row group its rows, and the bounds of a column of times, if it has them. A file never changes."""
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        return tuple((group.num_rows, _bounds_of(group, column)) for group in groups)
+
+
+def _bounds_of(group: pq.RowGroupMetaData, column: str) -> tuple[int, int] | None:
+    for chunk in map(group.column, range(group.num_columns)):
+        if chunk.path_in_schema == column and chunk.statistics is not None and chunk.statistics.has_min_max:
+            return chunk.statistics.min_raw, chunk.statistics.max_raw
+    return None
+
+
+def on_spark(session: Session) -> Loader:
+    """Loads in Spark's workers, if there is much to read."""
+
+    def load(work: Load, pieces: Sequence[Piece]) -> list[Run]:
+        if sum(rows for _, _, rows in pieces) <= FEW_ROWS:
+            return load_here(work, pieces)
+        tasks = list(_tasks(pieces))
+        loads = session().sparkContext.parallelize(tasks, len(tasks)).mapPartitions(_task_reader(work))
+        return [run for runs in loads.collect() for run in runs]
+
+    return load
+
+
+def load_here(work: Load, pieces: Sequence[Piece]) -> list[Run]:
+    """Loads in this process."""
+    return _load(work, pieces)
+
+
+def _tasks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    task: list[Piece] = []
+    for piece in pieces:
+        task.append(piece)
+        if sum(rows for _, _, rows in task) >= TASK_ROWS:
+            yield task
+            task = []
+    if task:
+        yield task
+
+
+def _task_reader(work: Load) -> Callable[[Iterable[list[Piece]]], Iterator[list[Run]]]:
+    """A function for mapPartitions: lists of pieces in, the runs of each out."""
+
+    def read(tasks: Iterable[list[Piece]]) -> Iterator[list[Run]]:
+        for task in tasks:
+            yield _load(work, task)
+
+    return read
+
+
+def _load(work: Load, pieces: Sequence[Piece]) -> list[Run]:
+    columns = tuple(dict.fromkeys([COMMIT, *work.once.reads]))
+    runs: list[Run] = []
+    parts: list[Entries] = []
+    for path, group, _ in pieces:
+        for rows in read_filled(path, [group], work.stream, columns):
+            entries, _ = read_ids(_within(rows, work.commits), work.once.columns, work.once.time_column)
+            parts.append(entries)
+            if sum(map(len, parts)) >= RUN_ENTRIES:
+                runs += _write(work, parts)
+                parts = []
+    return runs + _write(work, parts)
+
+
+def _write(work: Load, parts: Sequence[Entries]) -> list[Run]:
+    """A run for each of the segments; entries of others are left out."""
+    if not parts:
+        return []
+    entries = Entries.join(parts)
+    segments = work.once.segments(entries.time_us)
+    runs = []
+    for segment in sorted(work.segments.intersection(np.unique(segments).tolist())):
+        path = Path(work.folder) / f"load-{uuid.uuid4().hex}.ids"
+        runs.append(write_run(path, segment, entries.take(segments == segment).sort()))
+    return runs
+
+
+def _within(rows: pa.Table, commits: tuple[int, int]) -> pa.Table:
+    commit = rows.column(COMMIT)
+    return rows.filter(pc.and_(pc.greater_equal(commit, commits[0]), pc.less(commit, commits[1])))
