@@ -166,6 +166,7 @@ def print_lanes(reasons: Mapping[str, str | None]) -> None:
 
 
 def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
+    any_derived = any(s.derived_from for s in streams)
     cells = [
         {
             "stream": s.name,
@@ -178,11 +179,12 @@ def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
             "files": count(s.lake_files),
             "backlog": waiting(s.lag.events if s.lag else None, s.backlog_bytes),
             "newest event": _time(s.newest_event),
+            **({"derived from": ", ".join(s.derived_from) or "–"} if any_derived else {}),
             "problem": s.error or "–",
         }
         for s in streams
     ]
-    left_titles = ("stream", "newest event", "problem")
+    left_titles = ("stream", "newest event", "derived from", "problem")
     return fit_table(cells, width, left_titles=left_titles, wide_titles=("commit time", "maintain time", "files"))
 
 

@@ -25,7 +25,7 @@ from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.events import EventLog, read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.format import iso_us
-from headrace.ingest.door import Ingest
+from headrace.ingest.door import Ingest, refuse_derived
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
@@ -47,6 +47,7 @@ from headrace.server.describe import (
     describe_audit,
     describe_damaged,
     describe_definition,
+    describe_derived,
     describe_versions,
     describe_view,
     join_lanes,
@@ -397,6 +398,8 @@ class Offline(WithoutServer):
         return None
 
     def _describe(self, stream: Stream) -> StreamStatus:
+        if stream.relation is not None:
+            return describe_derived(stream)
         try:
             check_transport(self.workspace, stream)
             table = self._table(stream)
@@ -441,6 +444,7 @@ class Offline(WithoutServer):
     def _ingest(self, name: str) -> Ingest:
         if name not in self._ingests:
             lease, stream = self.hold(), self._stream(name)
+            refuse_derived(stream)
             table = self._table(stream)
             lake_end = table.state.position if table else START
             transport = open_transport(

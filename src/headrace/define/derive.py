@@ -327,18 +327,29 @@ def _expressions_of(step: RowStep) -> list[Expression]:
             return list(step.keys)
 
 
-def _without_idle(steps: Iterable[RowStep], reads: Reads) -> Iterable[RowStep]:
-    """The steps without projections that change nothing."""
-    columns = [name for name, _ in reads]
+def _without_idle(steps: Sequence[RowStep], reads: Reads) -> Iterable[RowStep]:
+    """The steps without projections that only leave columns out: `fields` says which are there in the end."""
+    columns = {name.lower() for name, _ in reads}
+    for number, step in enumerate(steps):
+        if isinstance(step, Project):
+            names = {name.lower() for name, _ in step.columns}
+            only_selects = all(of.sql == quote(name) for name, of in step.columns)
+            if only_selects and not (columns - names) & _added_next(steps[number + 1 :]):
+                continue
+            columns = names
+        else:
+            columns |= {name.lower() for name in _added_by(step)}
+        yield step
+
+
+def _added_next(steps: Sequence[RowStep]) -> set[str]:
+    """The columns that are added before the next projection: none of the rows may have their names."""
+    added: set[str] = set()
     for step in steps:
         if isinstance(step, Project):
-            same = [(name, quote(name)) for name in columns] == [(name, of.sql) for name, of in step.columns]
-            columns = [name for name, _ in step.columns]
-            if same:
-                continue
-        else:
-            columns += _added_by(step)
-        yield step
+            break
+        added |= {name.lower() for name in _added_by(step)}
+    return added
 
 
 def view_over(view: View, stream: Stream) -> View:

@@ -15,6 +15,11 @@ def describe_relation(relation: Relation) -> dict[str, str]:
     }
 
 
+def sources_of(relation: Relation) -> tuple[str, ...]:
+    """What rows are made of: the base streams, then the tables."""
+    return (*relation.streams, *relation.tables)
+
+
 def describe_branch(branch: Branch) -> str:
     """The steps of a branch, in their order."""
     return "; ".join(map(_describe, branch.steps)) or "all events"

@@ -25,6 +25,16 @@ BACKLOG_BYTES = 4 << 30  # accepted but not yet in the lake: beyond it, wait
 BODY_BYTES = 64 << 20  # the largest body, and the most that it may become as lines
 
 
+def refuse_derived(stream: Stream) -> None:
+    """Raise if nothing can be sent to a stream, because its events are made of others."""
+    if stream.relation is not None:
+        bases = stream.relation.streams
+        raise IngestError(
+            f"stream '{stream.name}' is derived from {', '.join(bases)}: nothing can be sent to it",
+            fix=f"send to {' or '.join(bases)}",
+        )
+
+
 class Ingest:
     """Accepts requests for one stream. What it accepts never becomes a dead letter, except with `keep_bad`."""
 

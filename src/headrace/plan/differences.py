@@ -15,7 +15,7 @@ from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import plain, plain_changes
 from headrace.define.record import describe_record
 from headrace.define.relation_duckdb import refuse_duckdb
-from headrace.define.relation_text import describe_relation
+from headrace.define.relation_text import describe_relation, sources_of
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
@@ -27,7 +27,7 @@ from headrace.plan.sources import describe_source, free_source_changes, refused_
 from headrace.plan.tables import merge_parts
 
 FREE = "free: no event is read again, the rows stay"
-_DERIVED = "its events are made of other streams, and stored nowhere"
+_MADE_OF_OTHERS = "events made of other streams"
 _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
 _NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
@@ -78,7 +78,7 @@ def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
     for name, stream in target.streams.items():
         before = running.streams.get(name)
         if before is None:
-            reason = _DERIVED if stream.relation else "with a new log"
+            reason = f"derived from {', '.join(sources_of(stream.relation))}" if stream.relation else "with a new log"
             yield Change("create", "stream", name, reason, tuple(describe_stream(stream)))
         elif before != stream and (before.relation or stream.relation):
             yield _changed_relation(before, stream)
@@ -89,7 +89,7 @@ def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
 def _changed_relation(before: Stream, after: Stream) -> Change:
     """Of a derived stream: its readers hold how its events are made, so that these change, too, where it matters."""
     if before.relation is None or after.relation is None:
-        kinds = ["events of its own" if each.relation is None else _DERIVED for each in (before, after)]
+        kinds = ["events of its own" if each.relation is None else _MADE_OF_OTHERS for each in (before, after)]
         reason = "the log holds events of a stream with this name; give the new stream another name"
         if after.relation is None:
             reason = "a stream with events of its own needs another name; drop this one first, then create it"
@@ -97,7 +97,7 @@ def _changed_relation(before: Stream, after: Stream) -> Change:
     old, new = set(describe_stream(before)), set(describe_stream(after))
     details = [f"- {line}" for line in describe_stream(before) if line not in new]
     details += [f"+ {line}" for line in describe_stream(after) if line not in old]
-    return Change("change", "stream", after.name, "free: it has no events of its own; see its views", tuple(details))
+    return Change("change", "stream", after.name, "free: it has no log; its views follow it", tuple(details))
 
 
 def _changed_stream(before: Stream, after: Stream) -> Change:

@@ -14,6 +14,7 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import Shape, Source, Stream, View, Window
 from headrace.define.own import plain
 from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.define.relation_text import sources_of
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.format import iso_us
 from headrace.plan.edits import classify
@@ -86,6 +87,7 @@ def describe_definition(stream: Stream) -> StreamDefinition:
         patience_ms=stream.patience_ms,
         idle_timeout_ms=stream.idle_timeout_ms,
         source=describe_source(stream.source) if stream.source else None,
+        derived_from=sources_of(stream.relation) if stream.relation else (),
     )
 
 
@@ -94,7 +96,12 @@ def describe_source(source: Source) -> SourceStatus:
     return SourceStatus(source.connector, {name: shown(name, value) for name, value in source.options})
 
 
-def describe_damaged(stream: Stream, error: str) -> StreamStatus:
+def describe_derived(stream: Stream) -> StreamStatus:
+    """A derived stream: it has no log, and so no numbers."""
+    return describe_damaged(stream, None)
+
+
+def describe_damaged(stream: Stream, error: str | None) -> StreamStatus:
     """A stream of which only the definition and the damage are known."""
     known = vars(describe_definition(stream))
     unknown = {each.name: None for each in fields(StreamStatus) if each.name not in known}

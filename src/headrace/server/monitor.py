@@ -14,6 +14,7 @@ from headrace.server.describe import (
     Layers,
     add_up,
     describe_build,
+    describe_derived,
     describe_view,
     join_lanes,
     memory_mb,
@@ -174,4 +175,6 @@ def _build_status(running: Running, version: Version) -> BuildStatus | None:
 
 
 def _describe_streams(running: Running) -> list[StreamStatus]:
-    return [pipeline.describe() for _, pipeline in sorted(running.pipelines.items())]
+    derived = [stream for stream in running.catalog.streams.values() if stream.relation is not None]
+    statuses = [*(pipeline.describe() for pipeline in running.pipelines.values()), *map(describe_derived, derived)]
+    return sorted(statuses, key=lambda status: status.name)

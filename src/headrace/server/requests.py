@@ -23,6 +23,7 @@ from headrace.follow.page import EventPage, EventQuestion
 from headrace.follow.subscribe import subscribe
 from headrace.follow.terms import SubscriptionStatus
 from headrace.format import iso_us
+from headrace.ingest.door import Ingest, refuse_derived
 from headrace.ingest.formats.layout import Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.lake.dead import DeadLetters
@@ -118,11 +119,11 @@ class Requests:
         file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         """Take a request in; done when it is on disk."""
-        return self._pipeline(stream).ingest.take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+        return self._door(stream).take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
     def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent to a stream."""
-        return self._pipeline(stream).ingest.sent(name, first)
+        return self._door(stream).sent(name, first)
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store, in one snapshot; AS OF from the lake, by a Spark job."""
@@ -172,7 +173,8 @@ class Requests:
 
     def stream(self, name: str) -> StreamDefinition:
         """What a stream is declared to be."""
-        return describe_definition(self._pipeline(name).stream)
+        derived = self._derived(name)
+        return describe_definition(derived or self._pipeline(name).stream)
 
     def streams(self) -> list[StreamStatus]:
         """All streams with their metrics."""
@@ -251,8 +253,26 @@ class Requests:
         """The same, but wait for it to be complete."""
         return self._tokens.wait(token, timeout_s)
 
+    def _door(self, stream: str) -> Ingest:
+        derived = self._derived(stream)
+        if derived is not None:
+            refuse_derived(derived)
+        return self._pipeline(stream).ingest
+
+    def _derived(self, stream: str) -> Stream | None:
+        """The stream, if it is a derived one: it has no pipeline."""
+        known = self._definitions.running.catalog.streams.get(stream)
+        return known if known is not None and known.relation is not None else None
+
     def _pipeline(self, stream: str) -> RunningStream:
         pipelines = self._pipelines
+        derived = self._derived(stream)
+        if derived is not None and derived.relation is not None:
+            bases = derived.relation.streams
+            raise NotFoundError(
+                f"stream '{stream}' has no log of its own: it is derived from {', '.join(bases)}",
+                fix=f"name {' or '.join(bases)}",
+            )
         if stream not in pipelines:
             hint = did_you_mean(stream, pipelines)
             raise NotFoundError(

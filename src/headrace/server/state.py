@@ -6,7 +6,7 @@ Near and far give the same values. Their JSON, with the fields in this order, is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.alert.status import AlertStatus
@@ -48,6 +48,7 @@ class StreamDefinition(Shown):
     patience_ms: int
     idle_timeout_ms: int | None
     source: SourceStatus | None
+    derived_from: tuple[str, ...] = field(default=(), kw_only=True)  # base streams and tables; none: it has a log
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class LagStatus(Shown):
 
 @dataclass(frozen=True)
 class StreamStatus(StreamDefinition):
-    """A stream with its numbers; of one whose files are damaged they are None."""
+    """A stream with its numbers; of one whose files are damaged, and of a derived one, they are None."""
 
     holds: ClassVar[Mapping[str, type[Shown]]] = {
         "fields": FieldStatus,

@@ -98,6 +98,12 @@ class Runner:
                     expected=", ".join(catalog.streams) or "a stream: the definitions have none",
                     fix=did_you_mean(name, catalog.streams) or _instead_of_view(name, catalog),
                 )
+            relation = catalog.streams[name].relation
+            if relation is not None:
+                raise where.error(
+                    f"stream '{name}' is derived: its events are made of those of {', '.join(relation.streams)}",
+                    fix=f"give events of {' or '.join(relation.streams)}",
+                )
             stream_events = read_given(catalog.streams[name], events, folder)
             notes += stream_events.notes
             commits[name] = arrange(stream_events)

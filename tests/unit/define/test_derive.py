@@ -203,3 +203,11 @@ def test_column_names_are_checked() -> None:
         select(Rows.of(ORDERS), a="id", A="note")
     with pytest.raises(DefinitionError, match="names that begin with _ are reserved"):
         select(Rows.of(ORDERS), _a="id")
+
+
+def test_leaving_out_columns_is_no_step_unless_a_later_column_has_such_a_name() -> None:
+    rows = Rows.of(ORDERS)
+    few = select(rows.where(condition(rows, "id > 5")), items="items", at="at")
+    assert [type(step) for step in few.relation().branches[0].steps] == [Filter]
+    again = few.explode(expression(few, "items"), ["id"])
+    assert [type(step) for step in again.relation().branches[0].steps] == [Filter, Project, Explode]

@@ -321,3 +321,28 @@ def test_streams_in_kafka_need_no_kafka(tmp_path: Path) -> None:
         KAFKA,
     )
     assert [messages(result) for result in results] == [[], []]
+
+
+DERIVED = """
+CREATE STREAM orders (id INT, items ARRAY<STRING>, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
+CREATE STREAM sold AS SELECT id, lower(item) AS item, at FROM orders LATERAL VIEW explode(items) t AS item WHERE id > 0;
+CREATE MATERIALIZED VIEW by_item AS SELECT item, count(*) AS n FROM sold GROUP BY item, window(at, '1 hour');
+"""
+
+
+def test_a_view_over_a_derived_stream_gets_events_of_its_base(tmp_path: Path) -> None:
+    orders = [(1, "[Pen, Ink]", "05Z"), (0, "[Pen]", "06Z"), (2, "[pen]", "07Z")]
+    events = ", ".join(f"{{id: {id}, items: {items}, {AT}:{seconds}}}" for id, items, seconds in orders)
+    rows = "{item: pen, n: 2}, {item: ink, n: 1}"
+    text = f"- {{name: x, given: {{orders: [{events}]}}, ask: by_item, expect: {{rows: [{rows}]}}}}"
+    result = run_one(tmp_path, text, DERIVED)
+    assert (result.state, messages(result)) == ("passed", [])
+
+
+def test_a_derived_stream_is_given_no_events(tmp_path: Path) -> None:
+    text = f"- {{name: x, given: {{sold: [{{id: 1, item: a, {AT}:05Z}}]}}, ask: by_item, expect: {{rows: []}}}}"
+    result = run_one(tmp_path, text, DERIVED)
+    assert result.state != "passed"
+    assert "stream 'sold' is derived: its events are made of those of orders; give events of orders" in str(
+        result.error
+    )

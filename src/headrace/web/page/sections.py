@@ -79,7 +79,7 @@ def streams_table(streams: Sequence[StreamStatus]) -> Html:
 def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
     dead = stream.dead_letters
     cells = {
-        "stream": breakable(stream.name),
+        "stream": join(breakable(stream.name), *_derivation(stream)),
         "events/s": count(stream.events_per_second),
         "events": count(stream.events),
         "freshness": _freshness(stream.freshness_ms, None),
@@ -92,6 +92,13 @@ def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
         "dead letters": tag("span", count(dead), class_="warn") if dead else count(dead),
     }
     return [cells[title] for title in titles]
+
+
+def _derivation(stream: StreamStatus) -> list[Html]:
+    """What a derived stream is made of."""
+    if not stream.derived_from:
+        return []
+    return [tag("small", f" derived from {', '.join(stream.derived_from)}", class_="quiet")]
 
 
 def dead_letters(stream: str, total: int, reasons: Sequence[DeadLetterReason]) -> Html:

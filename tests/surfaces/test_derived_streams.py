@@ -1,0 +1,83 @@
+"""Derived streams in plan, status, HTTP and commands, over a real runtime without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.conftest import ERROR_SHAPE, Ran, Served, visit
+
+DERIVED = """
+CREATE STREAM errors AS SELECT page, status, at FROM visits WHERE status >= 500;
+CREATE MATERIALIZED VIEW errors_by_page AS SELECT page, count(*) AS n FROM errors GROUP BY page;
+"""
+SENTENCE = "stream 'errors' is derived from visits: nothing can be sent to it; send to visits"
+
+
+@pytest.fixture
+def derived(folder: Path) -> Path:
+    (folder / "definitions" / "errors.sql").write_text(DERIVED)
+    return folder
+
+
+def test_plan_apply_and_edit(derived: Path, headrace: Callable[..., Ran]) -> None:
+    file = derived / "definitions" / "errors.sql"
+    plan = headrace("plan", "-w", derived)
+    assert "stream errors  derived from visits" in plan.out
+    assert headrace("apply", "--yes", "-w", derived).code == 0
+    assert "No changes" in headrace("plan", "-w", derived).out
+    file.write_text(DERIVED.replace("500", "400"))
+    plan = headrace("plan", "-w", derived)
+    assert "~ stream errors  free: it has no log; its views follow it" in plan.out
+    assert "~ view errors_by_page" in plan.out
+    file.write_text(DERIVED.splitlines()[2])
+    refused = headrace("plan", "-w", derived)
+    assert "view 'errors_by_page' reads the stream 'errors', which does not exist" in refused.err
+    file.write_text("")
+    assert "- stream errors  it has no log" in headrace("plan", "-w", derived).out
+
+
+def test_an_edit_of_a_column_that_no_view_reads_changes_no_view(derived: Path, headrace: Callable[..., Ran]) -> None:
+    headrace("apply", "--yes", "-w", derived)
+    (derived / "definitions" / "errors.sql").write_text(DERIVED.replace("page, status,", "page, bytes,"))
+    plan = headrace("plan", "-w", derived)
+    assert "~ stream errors" in plan.out
+    assert "view" not in plan.out.replace("its views", "")
+
+
+def test_nothing_is_sent_to_it_without_a_server(derived: Path, headrace: Callable[..., Ran], tmp_path: Path) -> None:
+    headrace("apply", "--yes", "-w", derived)
+    events = tmp_path / "events.ndjson"
+    events.write_text('{"page": "/"}\n')
+    ran = headrace("send", "-w", derived, "errors", events)
+    assert (ran.code, SENTENCE in ran.err) == (1, True), ran
+    assert not (derived / "data" / "journal" / "errors").exists()
+    listed = headrace("streams", "-w", derived)
+    assert "derived from" in listed.out
+    (errors, _) = headrace("streams", "-w", derived, "--json").json
+    assert (errors["name"], errors["derived_from"], errors["events"]) == ("errors", ["visits"], None)
+
+
+def test_http_refuses_events_and_lists_it(
+    derived: Path, headrace: Callable[..., Ran], serve: Callable[..., Served]
+) -> None:
+    headrace("apply", "--yes", "-w", derived)
+    served = serve(derived)
+    reply = served.http.post("/v1/streams/errors/events", json=[visit()])
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"], set(error)) == (400, "ingest", ERROR_SHAPE)
+    assert f"{error['message']}; {error['fix']}" == SENTENCE
+    errors, visits = served.http.get("/v1/streams").json()["streams"]
+    assert (errors["derived_from"], visits["derived_from"]) == (["visits"], [])
+    assert errors["commits"] is None
+    assert "derived from visits" in served.http.get("/").text
+    assert served.http.get("/metrics").status_code == 200
+    assert served.http.get("/v1/views").json()["views"][0]["stream"] == "visits"
+    assert served.http.post("/v1/plan").json()["empty"] is True
+    lost = served.http.get("/v1/streams/errors/dead-letters").json()["error"]
+    assert lost["message"] == "stream 'errors' has no log of its own: it is derived from visits"
+    (derived / "definitions" / "errors.sql").write_text(DERIVED.replace("500", "400"))
+    assert served.http.post("/v1/apply", json={}).status_code == 200
+    assert served.http.post("/v1/plan").json()["empty"] is True
