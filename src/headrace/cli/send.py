@@ -1,4 +1,4 @@
-"""`headrace send`: files, folders or standard input to a stream, through the server or directly to its journal."""
+"""`headrace send`: files, standard input or a source without end to a stream, by the server or to its journal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import console, print_json
 from headrace.cli.progress import WaitLines, show_progress
+from headrace.cli.sources import Sources, send_endless
 from headrace.errors import IngestError, NotReadyError, UsageError
 from headrace.format import plural
 from headrace.ingest.formats.layout import Format, Layout, check_format, format_of, make_layout
@@ -40,7 +41,9 @@ class FileFormat(StrEnum):
 
 def send(
     stream: Annotated[str, typer.Argument(help="Stream to send to.", metavar="STREAM", autocompletion=complete_stream)],
-    paths: Annotated[list[Path], typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH")
+    ] = None,
     workspace: WorkspaceOption = ".",
     format: Annotated[
         FileFormat, typer.Option("--format", help="Format of the files; auto uses the file name, then the content.")
@@ -52,6 +55,24 @@ def send(
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep sending what is appended to a file of NDJSON or text.")
     ] = False,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Accept connections, and send the lines that come.")
+    ] = None,
+    connect: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Connect to a server, and send the lines that it writes.")
+    ] = None,
+    watch: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Send the files of a folder, and those that come or grow.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Names of the files for --watch; default: known suffixes.")
+    ] = None,
+    command: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Run a command of the shell, and send the lines that it prints.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when the command or the connection ends; default: start it again.")
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Send everything, including what was sent before; it counts again.")
     ] = False,
@@ -61,28 +82,34 @@ def send(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Timeout of --wait.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Send files to a stream. NDJSON, JSON, CSV, Parquet or lines of text, also compressed with gzip or zstd.
+    """Send files to a stream, or what a socket, a folder or a command gives.
 
-    Events that cannot be parsed are stored as dead letters. If a file was sent before, only new events are sent; after
-    an interruption, the same command continues where it stopped.
+    Files are NDJSON, JSON, CSV, Parquet or lines of text, also compressed with gzip or zstd. Events that cannot be
+    parsed are stored as dead letters. If a file was sent before, only new events are sent; after an interruption, the
+    same command continues where it stopped. With --listen, --connect, --watch or --command it sends until Ctrl-C.
     """
     from headrace.ingest.files import find_files  # loads Arrow: not for --help
 
     layout = make_layout(None if format is FileFormat.AUTO else Format(format.value), delimiter, fields)
-    files = find_files(paths)
-    if not as_json and any(path.is_dir() for path in paths):
+    sources = Sources(paths or [], listen, connect, watch, command, pattern, once)
+    sources.check(layout, follow=follow, again=again)
+    files = find_files(sources.paths)
+    if not as_json and any(path.is_dir() for path in sources.paths):
         typer.echo(f"{len(files):,} files", err=True)
     began = time.monotonic()
+    endless = follow or sources.is_endless
     with open_connection(workspace) as connection:
         connection.on_wait(WaitLines().waits)
         dead_before = _dead_letters(connection, stream) if wait else 0
-        with show_progress(files, endless=follow) as progress:
-            if follow:
+        with show_progress(files, endless=endless) as progress:
+            if sources.is_endless:
+                reply = send_endless(connection, stream, sources, layout, progress)
+            elif follow:
                 reply = _follow(connection, stream, files, layout, progress, again=again)
             else:
                 reply = connection.send_files(stream, files, progress, layout, again=again)
         took = time.monotonic() - began
-        if not reply.accepted and not reply.already_sent and not follow:
+        if not reply.accepted and not reply.already_sent and not endless:
             raise IngestError("no events found in the input", fix="nothing was sent")
         if not as_json:
             _print_reply(reply, took, files)
@@ -106,7 +133,7 @@ def _dead_letters(connection: Connection, stream: str) -> int:
 
 def _print_reply(reply: SendReply, took_s: float, files: list[Path]) -> None:
     if reply.already_sent and not reply.accepted:
-        what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files"
+        what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files" if files else "the folder"
         events = plural(reply.already_sent, "event")
         typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends everything again)")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.client.send import Sender
+    from headrace.ingest.generate.generator import Generated
     from headrace.ingest.sending import Sending, SendProgress, SendReply
     from headrace.serve.explanation import Explanation
     from headrace.spark.jobs import Job
@@ -168,9 +170,40 @@ class Connection:
         """Send files and folders; of each file, only what was not sent before. The token covers all of them."""
         return self._sender(progress).files(stream, paths, progress, layout, again=again)
 
-    def sending(self, stream: str, progress: SendProgress | None = None, *, again: bool = False) -> Sending:
-        """Send several files step by step; events that cannot be parsed become dead letters."""
-        return self._sender(progress).sending(stream, progress, again=again)
+    def generate(
+        self,
+        stream: str,
+        events: int,
+        *,
+        seed: int = 0,
+        rate: float = 1000,
+        fields: Mapping[str, str] | None = None,
+        start: str | None = None,
+        again: bool = False,
+    ) -> SendReply:
+        """Send generated events: the same seed gives the same events, and those that were sent are not sent again.
+
+        `fields` has rules such as `{"page": "zipf(50)"}`; `rate` is the number of events per second of event time,
+        from `start` on, which is a time or `"now"`.
+        """
+        from headrace.ingest.sending import send_all  # loads Arrow
+
+        sender, endless = self._sender(), threading.Event()
+        generated = sender.generated(stream, events, seed, rate, fields or {}, start, endless, at_once=True)
+        return send_all(sender.sending(stream, None, again=again, endless=False), [generated])
+
+    def sending(
+        self, stream: str, progress: SendProgress | None = None, *, again: bool = False, endless: bool = False
+    ) -> Sending:
+        """Send several files step by step; events that cannot be parsed become dead letters.
+
+        An endless one waits for a server that is away, however long, and recognizes files that were renamed.
+        """
+        return self._sender(progress).sending(stream, progress, again=again, endless=endless)
+
+    def generated(self, stream: str, **options: Any) -> Generated:
+        """Generated events for a stream, to be sent by `sending`; the options are those of `Sender.generated`."""
+        return self._sender().generated(stream, **options)
 
     def _sender(self, progress: SendProgress | None = None) -> Sender:
         from headrace.client.send import Sender  # loads Arrow, which most commands do not need

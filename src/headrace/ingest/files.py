@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from headrace.errors import IngestError
 from headrace.ingest.content import (
@@ -72,6 +72,36 @@ class Piece:
         return [Piece(lines[:cut], 0, mark), rest]
 
 
+class Resumable(Protocol):
+    """What can be sent in pieces, and continued at a mark if it has a name."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+
+    def first(self) -> str | None:
+        """The hash of its first event; None if there is none."""
+
+    def match(self, marks: Iterable[Mark]) -> Match | None:
+        """The furthest of the marks that it matches."""
+
+    def pieces(self, skip: int = 0) -> Iterator[Piece]:
+        """Its events without the first `skip` lines."""
+
+    def written_s(self) -> float | None:
+        """When it was last written; None if that is not known."""
+
+    def is_still(self, name: str, mark: Mark) -> bool:
+        """Whether what has this name still has the content of the mark."""
+
+
 def find_files(paths: Iterable[Path]) -> list[Path]:
     """The files, and those of the folders: sorted, at any depth, with a known suffix, none hidden."""
     files: list[Path] = []
@@ -79,7 +109,7 @@ def find_files(paths: Iterable[Path]) -> list[Path]:
         if path == STANDARD_INPUT:
             files.append(path)
         elif path.is_dir():
-            folder_files = sorted(file for file in path.rglob("*") if _is_sendable(file, path))
+            folder_files = sorted(file for file in path.rglob("*") if is_sendable(file, path))
             if not folder_files:
                 raise IngestError(
                     f"folder '{path}' contains no file that can be sent",
@@ -101,6 +131,27 @@ class SourceFile:
         self._layout = layout
         self._size = size
         self.name = _name(path) if path != STANDARD_INPUT and path.is_file() else None
+        self.label = str(path)
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes."""
+        return self.path.stat().st_size
+
+    def written_s(self) -> float | None:
+        """When it was last written; None if that is not known."""
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return None
+
+    def is_still(self, name: str, mark: Mark) -> bool:
+        """Whether the file of this name still has the content of the mark."""
+        other = SourceFile(Path(name), self._declared, self._layout)
+        try:
+            return other.name is not None and other.match([mark]) is not None
+        except IngestError:
+            return False
 
     def first(self) -> str | None:
         """The hash of its first event; None if there is none."""
@@ -227,7 +278,8 @@ def _standard_input() -> BinaryIO:
     return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
 
 
-def _is_sendable(file: Path, folder: Path) -> bool:
+def is_sendable(file: Path, folder: Path) -> bool:
+    """Whether a file of a folder is sent with it: it has a known suffix and is not hidden."""
     hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
     return not hidden and file.is_file() and format_of_name(file.name) is not None
 

@@ -38,33 +38,62 @@ def follow(sending: Sending, file: SourceFile) -> None:
 def follow_file(path: Path, skip: int = 0) -> Iterator[Piece | None]:
     """All complete lines of the file except the first `skip`, and those that are appended later, without end.
 
-    A file that was truncated is read again from its beginning. One that was replaced by another of its name is
-    read to its end first; there a line without a line end counts as complete. None precedes the lines of a file that
-    is read from its beginning again.
+    None precedes the lines of a file that is read from its beginning again.
     """
-    reading = _Reading(path, skip)
+    growing = GrowingFile(path, skip)
     try:
         while True:
-            block = reading.file.read(PIECE_BYTES)
+            yield from growing.pieces()
+            time.sleep(POLL_S)
+    finally:
+        growing.close()
+
+
+class GrowingFile:
+    """A file that is read as it grows.
+
+    A file that was truncated is read again from its beginning. One that was replaced by another of its name is
+    read to its end first; there a line without a line end counts as complete.
+    """
+
+    def __init__(self, path: Path, skip: int = 0) -> None:
+        self._path = path
+        self._reading = _Reading(path, skip)
+
+    def pieces(self) -> Iterator[Piece | None]:
+        """The complete lines that are there and were not read. None: the file is read from its beginning again."""
+        while True:
+            block = self._reading.file.read(PIECE_BYTES)
             if block:
-                piece = reading.take(block)
+                piece = self._reading.take(block)
                 if piece:
                     yield piece
-            elif _was_replaced(path, reading.file):
-                last = reading.last()
+            elif _was_replaced(self._path, self._reading.file):
+                last = self._reading.last()
                 if last:
                     yield last
-                reading.file.close()
-                reading = _Reading(path)
-                yield None
-            elif os.fstat(reading.file.fileno()).st_size < reading.file.tell():
-                reading.file.close()
-                reading = _Reading(path)
-                yield None
+                yield from self._read_anew()
+            elif os.fstat(self._reading.file.fileno()).st_size < self._reading.file.tell():
+                yield from self._read_anew()
             else:
-                time.sleep(POLL_S)
-    finally:
-        reading.file.close()
+                return
+
+    @property
+    def rest(self) -> bytes:
+        """The last line, if it has no line end."""
+        return self._reading.rest
+
+    def last(self) -> Piece | None:
+        """The last line, if it has no line end, as one that is complete: no more is read after it."""
+        return self._reading.last()
+
+    def close(self) -> None:
+        self._reading.file.close()
+
+    def _read_anew(self) -> Iterator[None]:
+        self._reading.file.close()
+        self._reading = _Reading(self._path)
+        yield None
 
 
 class _Reading:
@@ -80,20 +109,20 @@ class _Reading:
         self._skip = skip
         self._content = Content()
         self._lines = 0
-        self._rest = b""
+        self.rest = b""
 
     def take(self, block: bytes) -> Piece | None:
         """The complete lines that end in a block."""
         self._content.add(block)
         cut = block.rfind(b"\n") + 1
-        lines, self._rest = (self._rest + block[:cut], block[cut:]) if cut else (b"", self._rest + block)
-        if len(self._rest) > LONGEST_EVENT_BYTES:
+        lines, self.rest = (self.rest + block[:cut], block[cut:]) if cut else (b"", self.rest + block)
+        if len(self.rest) > LONGEST_EVENT_BYTES:
             raise IngestError(f"file '{self._path}': a line is longer than {LONGEST_EVENT_BYTES >> 20} MB")
         return self._piece(lines, ended=False)
 
     def last(self) -> Piece | None:
         """The incomplete line, when no more will follow."""
-        return self._piece(self._rest + b"\n", ended=True) if self._rest.strip() else None
+        return self._piece(self.rest + b"\n", ended=True) if self.rest.strip() else None
 
     def _piece(self, lines: bytes, *, ended: bool) -> Piece | None:
         count = lines.count(b"\n")

@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import datetime
+from typing import Any, Protocol, Self
 
 from headrace.errors import (
     ChangedFileError,
     HeadraceError,
     InterruptedSendError,
+    OverloadError,
     StaleMarkError,
     TooLargeError,
     UnavailableError,
@@ -25,13 +27,15 @@ from headrace.errors import (
 from headrace.format import plural
 from headrace.ingest.content import Mark, hash_of_event
 from headrace.ingest.counting import count_newlines
-from headrace.ingest.files import Piece, SourceFile, StreamShape
+from headrace.ingest.course import Course, changed, continued
+from headrace.ingest.files import Piece, Resumable, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.ingest.receiver import IngestReply, Receiver, SameContent, SentContent, SentStatus, merge_tokens
+from headrace.ingest.receiver import IngestReply, Receiver, SameContent, SentStatus, merge_tokens
 from headrace.transport.sent import FilePiece
 
 STALE_PAUSE_S = 0.2  # before the next attempt, if another process is sending the same file
 LAST_REPLY_S = 5.0  # how long an interrupted command waits for the piece in flight
+AGAIN_S = 1.0  # before a piece is sent again to a server that did not reply for a while
 
 
 class SendProgress(Protocol):
@@ -59,21 +63,13 @@ class SendReply(IngestReply):
 
 
 @dataclass
-class _Course:
-    """How much of the current file the stream has."""
+class _InFlight:
+    """A piece without a reply so far, and what it takes to send it again."""
 
-    name: str
-    after: str  # its stored mark; empty before the first piece of a new content
-    version: int
-    first: str
-    start: bool  # the count of its events restarts
-    lines: int = 0  # that need not be sent
-    before: int = 0  # events that were stored before this run
-    token: str = ""
-    nothing_new: bool = False
-
-    def piece(self, mark: Mark) -> FilePiece:
-        return FilePiece(self.name, str(mark), self.after, self.version, self.first, self.start)
+    piece: Piece
+    key: str
+    file: FilePiece | None
+    future: Future[IngestReply]
 
 
 @dataclass
@@ -85,10 +81,21 @@ class _Counts:
 
 
 class Sending:
-    """One run of sending. An error stops it; `reply` says what is stored so far."""
+    """One run of sending. An error stops it; `reply` says what is stored so far.
+
+    A patient one sends a piece again, with the same key, for as long as the server cannot be reached. One that knows
+    renames continues a file under the name that it had before.
+    """
 
     def __init__(
-        self, receiver: Receiver, declared: StreamShape, progress: SendProgress | None = None, *, again: bool = False
+        self,
+        receiver: Receiver,
+        declared: StreamShape,
+        progress: SendProgress | None = None,
+        *,
+        again: bool = False,
+        patient: bool = False,
+        renames: bool = False,
     ) -> None:
         self.declared = declared
         self._receiver = receiver
@@ -96,12 +103,20 @@ class Sending:
         self._layout = Layout(Format.TEXT if declared.format == Format.TEXT else Format.NDJSON)
         self._progress = progress
         self._again = again
+        self._patient = patient
+        self._renames = renames
+        self._stopped = False
         self._run = uuid.uuid4().hex
         self._number = 0
-        self._course: _Course | None = None
+        self._course: Course | None = None
         self._accepted_of_file = 0
-        self._in_flight: tuple[Piece, Future[IngestReply]] | None = None
+        self._in_flight: _InFlight | None = None
         self._counts = _Counts()
+
+    def sibling(self) -> Self:
+        """Another run to the same stream, for a file that is sent beside others."""
+        options = {"again": self._again, "patient": self._patient, "renames": self._renames}
+        return type(self)(self._receiver, self.declared, self._progress, **options)
 
     @property
     def reply(self) -> SendReply:
@@ -110,13 +125,18 @@ class Sending:
         already = counts.already_sent + (course.before if course else 0)
         return SendReply(counts.accepted, [], counts.token, already, tuple(counts.notes))
 
-    def send(self, file: SourceFile) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether the reply to a piece is still to come."""
+        return self._in_flight is not None and not self._in_flight.future.done()
+
+    def send(self, file: Resumable) -> None:
         """Send the part of a file that the stream does not have."""
         while True:
             try:
                 skip = self.begin(file)
                 if self._course and self._course.nothing_new:
-                    self._report(file.path.stat().st_size, 0)
+                    self._report(file.size, 0)
                     return
                 for piece in file.pieces(skip=skip):
                     self.add(piece)
@@ -125,7 +145,7 @@ class Sending:
             except StaleMarkError as error:
                 self.wait_for_other(error)
 
-    def begin(self, file: SourceFile) -> int:
+    def begin(self, file: Resumable) -> int:
         """Look up how much of a file was sent; returns how many of its lines need not be sent."""
         if file.name is None:
             self._end_course()
@@ -146,7 +166,7 @@ class Sending:
         assert course is not None, "only a file with a name is followed"
         self._end_course()
         version = self._receiver.sent(self._stream, course.name, "").version
-        self._course = _Course(course.name, "", version, "", start=True)
+        self._course = Course(course.name, "", version, "", start=True)
 
     def add(self, piece: Piece) -> None:
         """Send one more piece, once the previous one is stored."""
@@ -156,9 +176,9 @@ class Sending:
     def finish(self) -> None:
         """Wait for the piece in flight."""
         while self._in_flight:
-            piece, future = self._in_flight
+            piece = self._in_flight.piece
             try:
-                reply = future.result()  # after an interrupt, the next call waits for it
+                reply = self._in_flight.future.result()  # after an interrupt, the next call waits for it
             except TooLargeError:
                 self._in_flight = None
                 halves = piece.halves()  # the server has a lower limit
@@ -168,7 +188,12 @@ class Sending:
                 self.finish()
                 self._post(halves[1])
                 continue
-            except UnavailableError:
+            except (UnavailableError, OverloadError) as error:
+                if self._patient and not self._stopped:
+                    self._post_again(error)
+                    continue
+                if isinstance(error, OverloadError):
+                    self._in_flight = None
                 raise  # it may be stored nevertheless
             except HeadraceError:
                 self._in_flight = None
@@ -181,9 +206,13 @@ class Sending:
         if self._again:
             error.fix = "another process is sending this file; wait for it, then retry"
             raise error
+        self.wait(error, STALE_PAUSE_S)
+
+    def wait(self, error: HeadraceError, pause_s: float) -> None:
+        """Pause, and say why."""
         if self._progress:
-            self._progress.waits(error, STALE_PAUSE_S)
-        time.sleep(STALE_PAUSE_S)
+            self._progress.waits(error, pause_s)
+        time.sleep(pause_s)
 
     def interrupted(self) -> InterruptedSendError:
         """The error after Ctrl-C."""
@@ -192,8 +221,13 @@ class Sending:
 
     def stop(self) -> tuple[int, int]:
         """Stop sending; returns how many events are stored, and how many more may be."""
-        self._receiver.give_up()
+        self.give_up()
         return self._count_stored()
+
+    def give_up(self) -> None:
+        """From now on each request is made once."""
+        self._stopped = True
+        self._receiver.give_up()
 
     def explain(self, error: HeadraceError) -> None:
         """Add to an error what is stored: that is not undone."""
@@ -203,47 +237,57 @@ class Sending:
 
     # The stored mark of a file
 
-    def _plan(self, file: SourceFile, first: str, standing: SentStatus) -> _Course:
+    def _plan(self, file: Resumable, first: str, standing: SentStatus) -> Course:
         assert file.name is not None
         version, contents = standing.version, standing.contents
         by_mark = {mark: content for content in contents if (mark := Mark.read(content.mark))}
         match = file.match(by_mark)
         if self._again:
             content = by_mark[match.mark] if match else contents[-1] if contents else None
-            return _Course(file.name, content.mark if content else "", version, first, start=True)
+            return Course(file.name, content.mark if content else "", version, first, start=True)
         if match:
             content = by_mark[match.mark]
             if match.line_grew:
                 self._note(
-                    f"'{file.path}': its last line was incomplete when it was sent; the complete line is sent now"
+                    f"'{file.label}': its last line was incomplete when it was sent; the complete line is sent now"
                 )
-            return _Course(
-                file.name,
-                content.mark,
-                version,
-                content.first,
-                start=False,
-                lines=match.lines,
-                before=content.events,
-                token=content.token,
-                nothing_new=match.nothing_new,
-            )
+            return continued(file.name, content, match, version)
+        renamed = self._renamed(file, standing.same) if self._renames else None
+        if renamed:
+            return renamed
         earlier = next((content for content in reversed(contents) if first and content.first == first), None)
         if earlier:
-            raise _changed(file, earlier)
+            raise changed(file, earlier)
         if contents:
             events = plural(sum(content.events for content in contents), "event")
-            difference = f"'{file.path}' is not the file that was sent under this name before ({events})"
+            difference = f"'{file.label}' is not the file that was sent under this name before ({events})"
             self._note(f"{difference}: it is sent as a new file")
         self._hint_same(file, standing.same)
-        return _Course(file.name, "", version, first, start=True)
+        return Course(file.name, "", version, first, start=True)
 
-    def _hint_same(self, file: SourceFile, same: Iterable[SameContent]) -> None:
+    def _renamed(self, file: Resumable, same: Iterable[SameContent]) -> Course | None:
+        """The course of the file that this one was before it got another name; None if it is another file.
+
+        A file that ends where the other one did and was written after that is another one with the same content.
+        """
+        by_mark = {mark: content for content in same if (mark := Mark.read(content.mark))}
+        match = file.match(by_mark)
+        if match is None:
+            return None
+        other = by_mark[match.mark]
+        written_s = file.written_s()
+        later = match.at_end and (written_s is None or written_s > datetime.fromisoformat(other.arrived).timestamp())
+        if later or file.is_still(other.name, match.mark):
+            return None
+        self._note(f"'{file.label}' was sent as '{other.name}' before it was renamed: what is new in it is sent")
+        return continued(other.name, other, match, 0)
+
+    def _hint_same(self, file: Resumable, same: Iterable[SameContent]) -> None:
         by_mark = {mark: content for content in same if (mark := Mark.read(content.mark))}
         match = file.match(by_mark)
         if match:
             other = by_mark[match.mark]
-            overlap = f"'{file.path}' begins with what was sent as '{other.name}' ({plural(other.events, 'event')})"
+            overlap = f"'{file.label}' begins with what was sent as '{other.name}' ({plural(other.events, 'event')})"
             self._note(f"{overlap}: under another name its events count again")
 
     # Pieces in flight
@@ -258,10 +302,17 @@ class Sending:
         file = course.piece(piece.mark) if course and piece.mark else None
         key = f"{self._run}-{self._number}"
         self._number += 1
-        future = self._receiver.ingest(
-            self._stream, piece.lines, layout=self._layout, key=key, keep_bad=True, file=file
-        )
-        self._in_flight = piece, future
+        self._in_flight = _InFlight(piece, key, file, self._request(piece, key, file))
+
+    def _post_again(self, error: HeadraceError) -> None:
+        """Repeat the piece in flight. Its key says that it is the same."""
+        flight = self._in_flight
+        assert flight is not None, "a reply was waited for"
+        self.wait(error, AGAIN_S)
+        flight.future = self._request(flight.piece, flight.key, flight.file)
+
+    def _request(self, piece: Piece, key: str, file: FilePiece | None) -> Future[IngestReply]:
+        return self._receiver.ingest(self._stream, piece.lines, layout=self._layout, key=key, keep_bad=True, file=file)
 
     def _count(self, piece: Piece, reply: IngestReply) -> None:
         self._counts.token = merge_tokens(self._counts.token, reply.token)
@@ -292,9 +343,9 @@ class Sending:
         """How many events of the files are stored, and how many more may be: those of a piece without a reply."""
         unsure = 0
         if self._in_flight:
-            piece, future = self._in_flight
+            piece = self._in_flight.piece
             try:
-                reply = future.result(LAST_REPLY_S)
+                reply = self._in_flight.future.result(LAST_REPLY_S)
                 self._in_flight = None
                 self._count(piece, reply)
             except (UnavailableError, TimeoutError):
@@ -332,7 +383,7 @@ class Sending:
         return f"{events}; the same command{without} continues where it stopped"
 
 
-def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
+def send_all(sending: Sending, files: Iterable[Resumable]) -> SendReply:
     """Send all files. An error, or Ctrl-C, says how many events are stored and how to continue."""
     errors: list[ChangedFileError] = []
     try:
@@ -351,12 +402,3 @@ def send_all(sending: Sending, files: Iterable[SourceFile]) -> SendReply:
             errors[0].message += f" (and {len(errors) - 1:,} more files)"
         raise errors[0]
     return sending.reply
-
-
-def _changed(file: SourceFile, earlier: SentContent) -> ChangedFileError:
-    return ChangedFileError(
-        f"file '{file.path}' has changed since {plural(earlier.events, 'event')} of it were sent",
-        found="different content in the part that was already sent",
-        expected="the same content, with new events at the end",
-        fix="send new events in a file of their own; to send all of this one as well: `--again` with this file",
-    )
