@@ -11,10 +11,13 @@ from headrace.define import model
 from headrace.define.logical import build_logical_views
 from headrace.define.mistakes import each, join, quote_lines
 from headrace.define.model import Alert, LogicalView, Sink, Stream, Table, View
+from headrace.define.ordering import in_order
 from headrace.define.own import fresh_names
 from headrace.define.python.script import run_script
 from headrace.define.sql.alerts import AlertStatement, build_alert
+from headrace.define.sql.derived import DerivedStatement, build_derived
 from headrace.define.sql.logical import LogicalStatement
+from headrace.define.sql.query_tree import StreamRead
 from headrace.define.sql.select import Select, build_view
 from headrace.define.sql.sinks import SinkStatement, build_sink
 from headrace.define.sql.statements import Statement, read_statements
@@ -158,24 +161,31 @@ def assemble(
     by_name = {name.lower(): stream for name, stream in readable.items()}
     over = {one.what.name.lower() for one in declared if isinstance(one.what, Select | View | LogicalStatement)}
     over |= {name.lower() for name in {*known.views, *known.logical} - {*known.tables}} if known else set()
-    for definition in declared:
+    derived = [(one.what, one.where) for one in declared if isinstance(one.what, DerivedStatement)]
+    ordered = [Definition(what, where) for what, where in in_order(derived, errors, broken)]
+    for definition in [*ordered, *(one for one in declared if isinstance(one.what, View | Select))]:
         what = definition.what
-        if not isinstance(what, Select | View):
-            continue
-        names = (what.stream,) if isinstance(what, Select) else what.streams
-        unknown = [name for name in names if name.lower() not in by_name]
+        assert isinstance(what, View | Select | DerivedStatement), "these read streams"
+        reads = tuple(StreamRead(name, 0) for name in what.streams) if isinstance(what, View) else what.reads
+        unknown = [read for read in reads if read.name.lower() not in by_name]
         if unknown:
-            broken.add(what.name.lower())
-            errors += what.mistakes if isinstance(what, Select) else ()
             # A stream that could not be read: one message is enough.
-            missing = [name for name in unknown if not broken & {None, name.lower()}]
+            missing = [read for read in unknown if not broken & {None, read.name.lower()}]
+            broken.add(what.name.lower())
+            errors += () if isinstance(what, View) else what.mistakes
             errors += [
-                _over_view(definition, name) if name.lower() in over else _unknown_stream(definition, name, by_name)
-                for name in missing
+                _over_view(definition, read)
+                if read.name.lower() in over
+                else _unknown_stream(definition, read, by_name)
+                for read in missing
             ]
             continue
         try:
-            views[what.name] = build_view(what, by_name[what.stream.lower()]) if isinstance(what, Select) else what
+            if isinstance(what, DerivedStatement):
+                streams[what.name] = readable[what.name] = build_derived(what, by_name)
+                by_name[what.name.lower()] = streams[what.name]
+            else:
+                views[what.name] = what if isinstance(what, View) else build_view(what, by_name)
         except DefinitionError as e:
             broken.add(what.name.lower())
             errors += each(e)
@@ -252,22 +262,34 @@ def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
 
-def _unknown_stream(definition: Definition, stream: str, streams: dict[str, Stream]) -> DefinitionError:
-    what = definition.what
-    near = nearest(stream, (each.name for each in streams.values()))
+def _unknown_stream(definition: Definition, read: StreamRead, streams: Mapping[str, Stream]) -> DefinitionError:
+    what, name = definition.what, read.name
+    near = nearest(name, (each.name for each in streams.values()))
     error = DefinitionError(
-        f"view '{what.name}' reads the stream '{stream}', which does not exist",
+        f"{'stream' if isinstance(what, DerivedStatement) else 'view'} '{what.name}' reads the stream '{name}', "
+        "which does not exist",
         fix=f"did you mean '{near}'?" if near else "declare it with CREATE STREAM",
-        where=what.source.locate(what.stream_at) if isinstance(what, Select) else definition.where,
+        where=_place_of(definition, read),
     )
-    if near and isinstance(what, Select) and what.source.text.startswith(stream, what.stream_at):
-        error.write, error.replaces = near, (what.stream_at, what.stream_at + len(stream))
+    if near and isinstance(what, Select | DerivedStatement) and what.source.text.startswith(name, read.at):
+        error.write, error.replaces = near, (read.at, read.at + len(name))
     return error
 
 
-def _over_view(definition: Definition, view: str) -> DefinitionError:
-    """A materialized view over a view, with the logical view to write."""
+def _place_of(definition: Definition, read: StreamRead) -> Location:
     what = definition.what
+    return what.source.locate(read.at) if isinstance(what, Select | DerivedStatement) else definition.where
+
+
+def _over_view(definition: Definition, read: StreamRead) -> DefinitionError:
+    """A stream or a materialized view over a view; of the latter, with the logical view to write."""
+    what, view = definition.what, read.name
+    if isinstance(what, DerivedStatement):
+        return DefinitionError(
+            f"stream '{what.name}' reads the view '{view}', but a stream is made of streams",
+            fix=f"read the streams that '{view}' reads; CREATE VIEW reads views",
+            where=_place_of(definition, read),
+        )
     message = f"view '{what.name}' reads the view '{view}', but a materialized view reads streams and tables"
     if not isinstance(what, Select):
         return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
@@ -277,7 +299,7 @@ def _over_view(definition: Definition, view: str) -> DefinitionError:
     error = DefinitionError(
         message,
         fix=f"write CREATE VIEW {what.name} AS {query}: it is computed when it is asked",
-        where=what.source.locate(what.stream_at),
+        where=_place_of(definition, read),
     )
     if head:
         error.write = f"CREATE VIEW {what.name} AS "

@@ -110,6 +110,17 @@ class Rows:
             return selected
         return replace(selected, branches=self.then(Project(tuple(columns))).branches)
 
+    def extend(self, columns: Columns, of: str | None = None) -> Rows:
+        """These rows with further columns; `of` qualifies them."""
+        names = [name for name, _ in columns]
+        for name in names:
+            check_name(name, "field")
+        qualifiers = (of.lower(),) if of else ()
+        pairs = list(zip(self.columns_for(names), columns, strict=True))
+        added = [Entry(name, column, value.type, qualifiers) for column, (name, value) in pairs]
+        before = [(entry.column, entry.expression) for entry in self.entries]
+        return self.then(Project((*before, *((column, value) for column, (_, value) in pairs))), added)
+
     def _with_event_time(self, columns: Columns) -> tuple[Columns, str | None, bool]:
         if self.event_time is None:
             return columns, None, False
@@ -185,9 +196,10 @@ class Rows:
         )
 
     def _projected(self, columns: Columns) -> Rows:
-        """Exactly these columns."""
-        same = list(columns) == [(entry.column, entry.expression) for entry in self.entries]
-        return self if same else self.then(Project(tuple(columns)))
+        """Exactly these columns, each one of the rows or a cast of one."""
+        if list(columns) == [(entry.column, entry.expression) for entry in self.entries]:
+            return self
+        return replace(self, branches=tuple(_with_projection(branch, columns) for branch in self.branches))
 
     def watermark(self, event_time: str, patience_ms: int | None = None) -> Rows:
         """These rows with another event time, another patience, or both. Rows without that time are left out."""
@@ -223,6 +235,19 @@ class Rows:
         relation = self.relation()
         fields = tuple(Field(column, of) for column, of in relation.fields)
         return Stream(name, fields, relation.event_time, self.patience_ms, relation=relation)
+
+
+def _with_projection(branch: Branch, columns: Columns) -> Branch:
+    """The branch with this projection, which is merged into one before it."""
+    last = branch.steps[-1] if branch.steps else None
+    if isinstance(last, Project):
+        values = {quote(name): of.sql for name, of in last.columns}
+        types = {of.type for _, of in columns}
+        casts = {f"CAST({name} AS {to})": f"CAST({sql} AS {to})" for name, sql in values.items() for to in types}
+        texts = {**casts, **values}
+        columns = [(name, Expression(texts.get(of.sql, of.sql), of.type)) for name, of in columns]
+        return replace(branch, steps=(*branch.steps[:-1], Project(tuple(columns))))
+    return replace(branch, steps=(*branch.steps, Project(tuple(columns))))
 
 
 def _reconciled(entries: Sequence[Entry]) -> list[tuple[str, Expression]]:

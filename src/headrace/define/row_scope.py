@@ -38,10 +38,13 @@ class RowScope(Scope):
         qualifiers = tuple(dict.fromkeys(of for entry in entries for of in entry.of))
         super().__init__({ARRIVED: TIMESTAMP} if has_arrival else {}, owner, qualifiers)
         self.entries = tuple(entries)
+        self.generated: dict[Node, Term] = {}  # calls of explode in SELECT: the columns that they are
         self.fields |= {entry.name.lower(): (entry.column, entry.type) for entry in entries}
 
     def resolve(self, source: Source, node: Node) -> Term | None:
-        """The column of a qualified name; raises where a name is ambiguous or its input has no such column."""
+        """The column of a qualified name or an explode; raises where a name is ambiguous or no column."""
+        if self.generated and node in self.generated:
+            return self.generated[node]
         if not isinstance(node, Name):
             return None
         of, name = (node.of or "").lower(), node.name.lower()

@@ -130,7 +130,7 @@ def test_a_union_matches_columns_by_place_and_casts_to_the_common_type() -> None
     assert union.fields == (("n", BIGINT), ("time", TIMESTAMP))
     assert union.event_time == "time"
     assert union.branches[1].steps[-1] == Project(
-        (("n", Expression("CAST(x AS BIGINT)", BIGINT)), ("time", Expression("y", TIMESTAMP)))
+        (("n", Expression("CAST(items[0].qty AS BIGINT)", BIGINT)), ("time", Expression("at", TIMESTAMP)))
     )
 
 
@@ -139,7 +139,7 @@ def test_a_union_carries_event_times_that_were_not_selected() -> None:
     assert union.fields == (("word", STRING), ("at", TIMESTAMP))
     assert union.event_time == "at"
     assert union.branches[1].steps[-1] == Project(
-        (("word", Expression("w", STRING)), ("at", Expression("_arrived", TIMESTAMP)))
+        (("word", Expression("value", STRING)), ("at", Expression("_arrived", TIMESTAMP)))
     )
     assert union.streams == ("orders", "lines")
 

@@ -13,7 +13,7 @@ from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit
 from headrace.define.sql.clauses import StatementReader
 from headrace.define.sql.windows import is_bucket, is_window_call
-from headrace.define.tokens import END, NUMBER
+from headrace.define.tokens import END, NUMBER, Source
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead")
 _KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
 _EMITS = {
-    "CHANGES": "EMIT CHANGES is not needed: a view is always up to date",
+    "CHANGES": "EMIT CHANGES is not needed: a {kind} is always up to date",
     "FINAL": "EMIT FINAL is not needed: each row says whether it is settled",
     "ON": "EMIT ON WINDOW CLOSE is not needed: each row says whether it is settled",
 }
@@ -64,6 +64,7 @@ class PeerReader(StatementReader):
     """A parser that reads what other systems have around a SELECT."""
 
     peer = NO_PEER
+    kind = "view"  # what the statement declares: "view" or "stream"
 
     def instead(self, reason: str, start: int, end: int, text: str = "") -> None:
         """Refuse a part of the statement, with what to write there; reading continues."""
@@ -87,7 +88,7 @@ class PeerReader(StatementReader):
                 self.skip_parentheses()
             else:
                 self.take()
-        self.instead(f"a view has no {word}", at, self.last_end)
+        self.instead(f"a {self.kind} has no {word}", at, self.last_end)
 
     def read_fetch(self) -> int | None:
         """FETCH FIRST 10 ROWS ONLY, the LIMIT of standard SQL."""
@@ -176,7 +177,7 @@ class PeerReader(StatementReader):
             raise self.unexpected("CHANGES or FINAL after EMIT")
         while not self.at_end():
             self.take()
-        self.instead(reason, at, self.last_end)
+        self.instead(reason.format(kind=self.kind), at, self.last_end)
 
     def skip_parentheses(self) -> None:
         """Continue after the parenthesis that closes the next one."""
@@ -228,22 +229,22 @@ def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionErro
         spans = tuple(Literal(select.at, span, STRING) for span in peer.window)
         window = Call(select.at, "window", (Name(select.at, stream.time_column), *spans))
         select = replace(select, groups=(*select.groups, window))
-    write = rewrite(select, peer, insert)
+    write = rewrite(select.source, peer, insert)
     error = select.source.error(peer.start, "; ".join(peer.reasons), write=write, end=peer.end)
     return select, [*errors, *clock_errors, error]
 
 
-def rewrite(select: Select, peer: Peer, groups: list[str]) -> str:
-    """The statement with its edits, and more items of GROUP BY."""
+def rewrite(source: Source, peer: Peer, groups: list[str]) -> str:
+    """A statement with its edits, and more items of GROUP BY."""
     edits = list(peer.edits)
     if groups:
         separator = ", " if peer.has_groups else " GROUP BY "
         edits.append(Edit(peer.groups_at, peer.groups_at, separator + ", ".join(groups)))
     pieces, offset = [], peer.start
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
-        pieces += [select.source.text[offset : edit.start], edit.text]
+        pieces += [source.text[offset : edit.start], edit.text]
         offset = max(offset, edit.end)
-    text = "".join([*pieces, select.source.text[offset : peer.end]])
+    text = "".join([*pieces, source.text[offset : peer.end]])
     return " ".join(line.strip() for line in text.splitlines()).replace("  ", " ").strip()
 
 
@@ -315,7 +316,7 @@ def _write_without(select: Select, conditions: tuple[Node, ...], removed: list[N
     source = select.source.text
     texts = [source[start:end] for (start, end), condition in zip(spans, conditions, strict=False) if condition in kept]
     edit = Edit(*peer.where, f"WHERE {' AND '.join(texts)}" if texts else "")
-    return rewrite(select, replace(peer, edits=(*peer.edits, edit)), [window] if window else [])
+    return rewrite(select.source, replace(peer, edits=(*peer.edits, edit)), [window] if window else [])
 
 
 def _is_clock_condition(node: Node, stream: Stream) -> bool:

@@ -15,6 +15,8 @@ def broken_part(tokens: Sequence[Token], at: int) -> range | None:
 
     None if the statement cannot be read without it, as its name, SELECT or FROM.
     """
+    if sum(token.upper == "SELECT" for token in tokens) > 1:
+        return None  # the parts of a query in another one
     select = next((i for i, token in enumerate(tokens) if token.upper == "SELECT"), len(tokens))
     source = _find_from(tokens, select)
     if not select < at or source is None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.define.columns import contains_aggregate, is_aggregate, make_column
-from headrace.define.expression.check import Checker, Scope, check, check_condition
+from headrace.define.derive import Rows, view_over
+from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each, join
 from headrace.define.model import Column, Key, Order, Stream, View, Window
+from headrace.define.row_scope import RowScope
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
 from headrace.define.sql.peers import NO_PEER, Peer, resolve
+from headrace.define.sql.query_tree import From, Input, Query, StreamRead, streams_of, streams_of_query
+from headrace.define.sql.row_query import Inputs, hoist, rows_of_from
 from headrace.define.sql.windows import (
     Bound,
     is_bucket,
@@ -46,9 +51,7 @@ class Select:
     name: str
     schedule_ms: int | None
     items: tuple[Item, ...]
-    stream: str
-    stream_at: int
-    alias: str | None
+    from_clause: From
     where: Node | None
     groups: tuple[Node, ...]
     table_window: Call | None  # FROM TUMBLE(visits, at, …)
@@ -61,15 +64,28 @@ class Select:
     order: tuple[OrderItem, ...] = ()
     limit: int | None = None
     all_keys: bool = False  # GROUP BY ALL
+    queries: tuple[tuple[Input, Query], ...] = ()  # of WITH
+
+    @property
+    def reads(self) -> tuple[StreamRead, ...]:
+        """The streams that it names."""
+        query_names = frozenset((item.name or "").lower() for item, _ in self.queries)
+        of_queries = streams_of_query(Query(self.at, (), self.queries))
+        return tuple(dict.fromkeys((*of_queries, *streams_of(self.from_clause, query_names))))
 
 
-def build_view(select: Select, stream: Stream) -> View:
-    """The view over its stream, every rule checked; raises all mistakes of the statement at once."""
+def build_view(select: Select, streams: Mapping[str, Stream]) -> View:
+    """The view over its streams, every rule checked; raises all mistakes of the statement at once."""
     words = select.left_out
+    mistakes = Mistakes(select.mistakes)
+    with mistakes.collect():
+        stream, scope = _read_from(select, streams)
+    if len(mistakes.errors) > len(select.mistakes):
+        raise join(mistakes.errors)
     select, errors = resolve(select, stream)
     select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
     try:
-        return _Builder(select, stream).view()
+        return view_over(_Builder(select, stream, scope).view(), stream)
     except DefinitionError as error:
         # A name that is declared in a part that could not be read is no second mistake.
         rest = [one for one in each(error) if not any(f"'{word}'" in one.message.lower() for word in words)]
@@ -79,13 +95,24 @@ def build_view(select: Select, stream: Stream) -> View:
         raise join(rest) from None
 
 
+def _read_from(select: Select, streams: Mapping[str, Stream]) -> tuple[Stream, RowScope]:
+    """What the view aggregates: its base stream, or the rows of FROM as a derived stream; and their names."""
+    item = select.from_clause.input
+    inputs = Inputs(select.source, streams).with_queries(select.queries)
+    rows = rows_of_from(select.from_clause, inputs)
+    exploded, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
+    stream = streams.get((item.name or "").lower())
+    if stream is None or exploded != Rows.of(stream, item.alias):
+        stream = exploded.stream(item.name or item.alias or select.name)
+    return stream, scope
+
+
 class _Builder:
-    def __init__(self, select: Select, stream: Stream) -> None:
+    def __init__(self, select: Select, stream: Stream, scope: RowScope) -> None:
         self.select = select
         self.source = select.source
         self.stream = stream
-        qualifiers = (stream.name, *([select.alias] if select.alias else []))
-        self.scope = Scope(stream.types(), f"stream '{stream.name}'", qualifiers)
+        self.scope = scope
         self.mistakes = Mistakes(select.mistakes)
         self.keys: list[Key] = []
         self.window: Window | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
+from headrace.define.sql.derived import DerivedReader, DerivedStatement
 from headrace.define.sql.logical import LogicalReader, LogicalStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
@@ -21,7 +22,7 @@ _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GL
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
-Statement = Stream | Table | Select | LogicalStatement | SinkStatement | AlertStatement
+Statement = Stream | DerivedStatement | Table | Select | LogicalStatement | SinkStatement | AlertStatement
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
     return declared, errors
 
 
-class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader):
+class Statements(TableReader, DerivedReader, ViewReader, LogicalReader, SinkReader, AlertReader):
     """A parser that reads statements."""
 
     def skip(self) -> None:
@@ -91,7 +92,8 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
     def statement(self) -> Declared:
         """One statement, up to its semicolon or the end."""
         start, self.mistakes, self.declaring = self.next, Mistakes(), None
-        self.peer = Peer(start=start.start)
+        self.peer, self.kind = Peer(start=start.start), "view"
+        self.creates, self.may_have_window = None, False
         if self.sees("INSERT", "INTO"):
             self._view_of_insert()
         if not self.accept("CREATE"):
@@ -105,7 +107,7 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
         definition: Statement
         if self.accept("STREAM") or self.accept("STREAMING", "TABLE") or self.accept("SOURCE"):
-            definition = self.stream()
+            definition = self.stream_or_derived(self.tokens[self.index - 1])
         elif self.accept("MATERIALIZED", "VIEW"):
             definition = self.view()
         elif self.sees("VIEW"):

@@ -67,12 +67,6 @@ class StreamReader(UniqueReader):
         self._record_spans.clear()
         kind = "stream" if self._primary_key is None else "table"
         name = self.read_declared_name(kind)
-        if self.sees("AS"):
-            raise self.error(
-                self.next.start,
-                f"stream '{name.text}': a stream made from another one is not available yet",
-                fix="put the condition into the WHERE of each view",
-            )
         format_before = self.read_format()
         self.expect_symbol("(", f"CREATE {kind.upper()} {name.text}")
         fields, watermark = self._fields(f"{kind} '{name.text}'", closing=")")
@@ -124,7 +118,7 @@ class StreamReader(UniqueReader):
                 elif watermark:
                     raise self.error(self.next.start, f"{owner} has two WATERMARKs", fix="keep one")
                 else:
-                    watermark = self._watermark()
+                    watermark = self.read_watermark()
             if len(self.mistakes.errors) > errors_before:
                 broken.append(self.tokens[start].text)
                 self._skip_field(start)
@@ -327,7 +321,8 @@ class StreamReader(UniqueReader):
             raise self.error(node.at, error.message, found=error.found, expected=error.expected, fix=error.fix)
         return Field(name, expression.type, column.nullable, expression)
 
-    def _watermark(self) -> tuple[Token, int]:
+    def read_watermark(self) -> tuple[Token, int]:
+        """WATERMARK FOR at AS at - INTERVAL 1 MINUTE: the event time, and the patience in milliseconds."""
         self.accept("WATERMARK", "FOR")
         name = self.expect_name("the event time")
         if not self.accept("AS"):

@@ -5,30 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.define.durations import SECOND_MS
-from headrace.define.expression.syntax import Call, Logic, Node
+from headrace.define.expression.syntax import Logic, Node
 from headrace.define.shape import read_limit, read_order
-from headrace.define.sql.peers import CLAUSES, PeerReader
+from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.select import Item, Select
-from headrace.define.tokens import Token
 from headrace.errors import DefinitionError
 
 _NOT_IN_VIEWS = {
     "SORT": "write ORDER BY",
     "OFFSET": "remove it; the next_cursor of an answer leads to the rows after it",
-    "UNION": "make two views",
+    "UNION": "unite streams in FROM: FROM (SELECT … UNION ALL SELECT …)",
     "EXCEPT": "make two views",
     "INTERSECT": "make two views",
     "QUALIFY": "write HAVING",
 }
-_CLAUSES = ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
 _SETS = ("ROLLUP", "CUBE")
-WINDOW_TABLES = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}  # by name or in order
 _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
-_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI")
-_JOIN_FIX = "send events that contain all fields; joins of streams are not available yet"
 
 
-class ViewReader(PeerReader):
+class ViewReader(FromReader):
     """Reads what follows CREATE MATERIALIZED VIEW."""
 
     def view(self) -> Select:
@@ -37,8 +32,7 @@ class ViewReader(PeerReader):
         self.read_properties()
         schedule_ms = self._schedule() if self.accept("SCHEDULE") else None
         self.expect("AS", f"CREATE MATERIALIZED VIEW {name.text}")
-        if self.sees("WITH"):
-            raise self.error(self.next.start, "WITH is not supported in a view", fix="write one SELECT over one stream")
+        queries = self.read_with()
         self.expect("SELECT", "AS")
         self.read_quantifier()
         items = [self.item()]
@@ -46,7 +40,9 @@ class ViewReader(PeerReader):
             items.append(self.item())
         items_end = self.last_end
         self.expect("FROM", "the columns")
-        stream, alias, table_window = self._from()
+        self.table_window, self.may_have_window = None, True
+        from_clause = self.read_from()
+        self.may_have_window = False
         self.read_window_clause()
         where_at = self.index
         where = self.expression() if self.accept("WHERE") else None
@@ -65,9 +61,9 @@ class ViewReader(PeerReader):
         )  # fmt: skip
         where_spans = where.spans if isinstance(where, Logic) else ()
         return Select(
-            self.source, name.start, name.text, schedule_ms, tuple(items), stream.text, stream.start, alias, where,
-            tuple(groups), table_window, tuple(self.mistakes.errors), peer, where_spans,
-            having=having, order=tuple(order), limit=limit, all_keys=all_keys,
+            self.source, name.start, name.text, schedule_ms, tuple(items), from_clause, where,
+            tuple(groups), self.table_window, tuple(self.mistakes.errors), peer, where_spans,
+            having=having, order=tuple(order), limit=limit, all_keys=all_keys, queries=queries,
         )  # fmt: skip
 
     def _schedule(self) -> int:
@@ -97,81 +93,6 @@ class ViewReader(PeerReader):
                 )
             return Item(node, alias.text)
         return Item(node, None)
-
-    def _from(self) -> tuple[Token, str | None, Call | None]:
-        if self.sees_symbol("("):
-            raise self.error(self.next.start, "a query inside FROM is not supported", fix="name a stream")
-        wrapped = self.accept("TABLE")
-        if wrapped:
-            self.expect_symbol("(", "TABLE")
-        table_window = None
-        if self.sees("SESSION") and self.ahead(1).text == "(":
-            raise self.error(self.next.start, "sessions are not available yet", fix="use TUMBLE, HOP or CUMULATE")
-        if self.next.upper in WINDOW_TABLES and self.ahead(1).text == "(":
-            stream, table_window = self._window_table()
-        else:
-            stream = self.expect_name("a stream")
-        if wrapped:
-            self.expect_symbol(")", "TABLE(…")
-        self._refuse_joins()
-        alias = None
-        if self.accept("AS") or (self.next.kind in ("word", "name") and not self._at_clause()):
-            alias = self.expect_name("the alias of the stream").text
-        self._refuse_joins()
-        return stream, alias, table_window
-
-    def _window_table(self) -> tuple[Token, Call]:
-        """TUMBLE(TABLE clicks, DESCRIPTOR(at), INTERVAL …), its arguments by place or by name, as in Flink."""
-        call, self.in_window = self.take(), True
-        self.take()
-        stream: Token | None = None
-        values: list[Node] = []
-        by_name: dict[str, Node] = {}
-        while True:
-            name = self._argument_name(call, by_name)
-            if name == "DATA" or (name is None and stream is None):
-                self.accept("TABLE")
-                stream = self.expect_name("a stream")
-            elif name is None:
-                values.append(self._descriptor() or self.expression())
-            else:
-                by_name[name] = self._descriptor() or self.expression()
-            if not self.accept_symbol(","):
-                break
-        self.expect_symbol(")", f"{call.upper}(…")
-        self.in_window = False
-        order = ["TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET"]
-        args = [*values, *(by_name[name] for name in order[len(values) :] if name in by_name)]
-        if stream is None:
-            raise self.error(call.start, f"{call.upper} names no stream", fix="write DATA => TABLE clicks")
-        return stream, Call(call.start, call.text, tuple(args))
-
-    def _argument_name(self, call: Token, by_name: dict[str, Node]) -> str | None:
-        if self.ahead(1).text != "=>":
-            return None
-        token = self.take()
-        self.take()
-        names = ("DATA", "TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET")
-        if token.upper not in names or token.upper in by_name:
-            raise self.error(
-                token.start, f"{call.upper} has no further argument '{token.text}'", expected=", ".join(names)
-            )
-        return token.upper
-
-    def _descriptor(self) -> Node | None:
-        if not self.accept("DESCRIPTOR"):
-            return None
-        self.expect_symbol("(", "DESCRIPTOR")
-        column = self.expression()
-        self.expect_symbol(")", "DESCRIPTOR(…")
-        return column
-
-    def _at_clause(self) -> bool:
-        return self.next.upper in (*_CLAUSES, *_NOT_IN_VIEWS, *CLAUSES)
-
-    def _refuse_joins(self) -> None:
-        if self.next.upper in _JOINS or self.sees_symbol(","):
-            raise self.error(self.next.start, "a view reads one stream", fix=_JOIN_FIX)
 
     def _group_by(self) -> tuple[list[Node], bool]:
         """The expressions of GROUP BY, and whether it is GROUP BY ALL."""

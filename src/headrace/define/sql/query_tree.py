@@ -1,0 +1,111 @@
+"""Row-wise queries as they were written: SELECT, FROM, WITH and UNION ALL as a tree, and the streams that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace.define.expression.syntax import Node
+
+
+class FromStep(Protocol):
+    """What follows the first item of FROM. `row_query.apply` knows each kind."""
+
+    @property
+    def at(self) -> int:
+        """Its offset in the text."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An item of FROM: the name of a stream or of a query of WITH, or a query in parentheses."""
+
+    at: int
+    name: str | None
+    query: Query | None = None
+    alias: str | None = None
+    columns: tuple[str, ...] = ()  # new names: AS t(a, b)
+
+
+@dataclass(frozen=True)
+class Explosion:
+    """LATERAL VIEW explode(…) and its like."""
+
+    at: int
+    values: Node
+    outer: bool = False
+    alias: str | None = None
+    names: tuple[str, ...] = ()
+    position: str | None = None
+    first_position: int = 0  # 1 for WITH ORDINALITY
+
+
+@dataclass(frozen=True)
+class From:
+    """All of FROM."""
+
+    input: Input
+    steps: tuple[FromStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class StarItem:
+    """`*` or `t.*` in SELECT, without some columns and with others replaced."""
+
+    at: int
+    of: str | None = None
+    without: tuple[tuple[str, int], ...] = ()
+    replaced: tuple[tuple[str, Node], ...] = ()
+
+
+@dataclass(frozen=True)
+class RowItem:
+    """An expression in the SELECT of a row-wise query; explode of a map and posexplode have two names."""
+
+    node: Node
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowSelect:
+    """One SELECT of a row-wise query."""
+
+    at: int
+    items: tuple[StarItem | RowItem, ...]
+    source: From
+    where: Node | None = None
+
+
+@dataclass(frozen=True)
+class Query:
+    """WITH … SELECT … UNION ALL SELECT …"""
+
+    at: int
+    parts: tuple[RowSelect | Query, ...]
+    queries: tuple[tuple[Input, Query], ...] = ()  # of WITH: the name with its columns, and what it means
+
+
+@dataclass(frozen=True)
+class StreamRead:
+    """A stream that a statement names."""
+
+    name: str
+    at: int = field(compare=False)
+
+
+def streams_of(source: From, known: frozenset[str] = frozenset()) -> Iterator[StreamRead]:
+    """The streams that FROM names; `known` are the names of queries of WITH."""
+    if source.input.query:
+        yield from streams_of_query(source.input.query, known)
+    elif source.input.name and source.input.name.lower() not in known:
+        yield StreamRead(source.input.name, source.input.at)
+
+
+def streams_of_query(query: Query, known: frozenset[str] = frozenset()) -> Iterator[StreamRead]:
+    """The streams that a query names."""
+    for item, inner in query.queries:
+        yield from streams_of_query(inner, known)
+        known |= {(item.name or "").lower()}
+    for part in query.parts:
+        yield from streams_of_query(part, known) if isinstance(part, Query) else streams_of(part.source, known)

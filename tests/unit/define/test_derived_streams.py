@@ -1,0 +1,290 @@
+"""CREATE STREAM … AS SELECT and what FROM reads: equal meanings give equal relations, mistakes name what to write."""
+
+# ruff: noqa: E501 - one definition per line
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.define.catalog import Catalog, load, parse
+from headrace.define.fingerprint import fingerprint, from_json, to_json
+from headrace.define.mistakes import each
+from headrace.define.model import Stream, View
+from headrace.define.relation import Explode, Filter, Project
+from headrace.errors import DefinitionError
+
+BASES = """
+CREATE STREAM clicks (user_id STRING NOT NULL, url STRING, country STRING, dur_ms BIGINT, price DECIMAL(12,2), tags ARRAY<STRING>, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);
+CREATE STREAM taps (who STRING, url STRING, n INT, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts - INTERVAL '9' SECOND);
+CREATE STREAM orders (id BIGINT, items ARRAY<STRUCT<sku: STRING, qty: INT>>, note STRING, labels MAP<STRING, STRING>, place STRUCT<city: STRING, zip: STRING>, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE STREAM lines (value STRING) FORMAT TEXT;
+"""
+BY_SKU = "CREATE MATERIALIZED VIEW v AS SELECT i.sku, sum(i.qty) AS qty"
+
+
+def read(text: str) -> Catalog:
+    return parse(BASES + text)
+
+
+def derived(query: str, watermark: str = "") -> Stream:
+    return read(f"CREATE STREAM d {watermark} AS {query}").streams["d"]
+
+
+def fields(query: str) -> dict[str, str]:
+    return {field.name: str(field.type) for field in derived(query).fields}
+
+
+def view(text: str) -> View:
+    return read(text).views["v"]
+
+
+def test_a_filtered_and_projected_stream() -> None:
+    stream = derived("SELECT *, dur_ms / 1000.0 AS secs FROM clicks WHERE dur_ms > 1000")
+    assert stream.relation is not None
+    assert [type(step) for step in stream.relation.branches[0].steps] == [Filter, Project]
+    assert (stream.event_time, stream.patience_ms) == ("ts", 5000)
+    assert [field.name for field in stream.fields] == [
+        "user_id",
+        "url",
+        "country",
+        "dur_ms",
+        "price",
+        "tags",
+        "ts",
+        "secs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * EXCEPT (tags, price) FROM clicks", "user_id url country dur_ms ts"),
+        ("SELECT * EXCLUDE (tags, price) FROM clicks", "user_id url country dur_ms ts"),
+        ("SELECT * EXCLUDE tags FROM clicks", "user_id url country dur_ms price ts"),
+        ("SELECT * REPLACE (lower(url) AS url) FROM taps", "who url n ts"),
+        ("SELECT c.* FROM clicks c", "user_id url country dur_ms price tags ts"),
+        ("SELECT c.* EXCEPT (tags), 1 AS one FROM clicks AS c", "user_id url country dur_ms price ts one"),
+        ("SELECT place.*, id FROM orders", "city zip id at"),
+        ("SELECT url FROM clicks", "url ts"),
+        ("SELECT ts AS seen, url FROM clicks", "seen url"),
+        ("SELECT CASE WHEN dur_ms > 5 THEN 'slow' ELSE 'fast' END AS speed, CAST(dur_ms AS STRING) AS t, ts FROM clicks WHERE url RLIKE '^/a'", "speed t ts"),
+        ("SELECT items[0].sku, place.city, labels['a'] AS a FROM orders", "sku city a at"),
+        ("SELECT explode(split(note, ' ')) AS word, at FROM orders", "word at"),
+        ("SELECT explode(split(value, ' ')) AS word FROM lines", "word"),
+        ("SELECT lower(unnest(split(note, ' '))) AS word FROM orders", "word at"),
+        ("SELECT explode(labels) AS (k, v), id FROM orders", "k v id at"),
+        ("SELECT posexplode(items) AS (p, i), id FROM orders", "p i id at"),
+        ("SELECT posexplode_outer(items), id FROM orders", "pos col id at"),
+        ("SELECT explode(tags) AS tags FROM clicks", "tags ts"),
+        ("SELECT id, sku, qty FROM orders CROSS JOIN UNNEST(items) AS t(sku, qty)", "id sku qty at"),
+        ("SELECT id, i.sku, n FROM orders CROSS JOIN UNNEST(items) WITH ORDINALITY AS t(i, n)", "id sku n at"),
+        ("SELECT id, i.sku, n FROM orders CROSS JOIN UNNEST(items) AS i WITH OFFSET AS n", "id sku n at"),
+        ("SELECT who, w FROM (SELECT user_id AS who, url AS w FROM clicks)", "who w ts"),
+        ("SELECT a, b FROM (SELECT user_id, url FROM clicks) AS t(a, b)", "a b ts"),
+        ("WITH t(a, b) AS (SELECT user_id, url FROM clicks) SELECT t.a FROM t", "a ts"),
+        ("WITH clicks AS (SELECT url, ts FROM clicks) SELECT * FROM clicks", "url ts"),
+        ("SELECT date_trunc('hour', ts) AS ts FROM clicks", "ts _event_time"),
+        ("SELECT user_id, url, 'web' AS source, ts FROM clicks UNION ALL SELECT who, url, 'app', ts FROM taps", "user_id url source ts"),
+        ("(SELECT url FROM clicks) UNION ALL (SELECT url FROM taps) UNION ALL SELECT note FROM orders", "url ts"),
+    ],
+)  # fmt: skip
+def test_the_columns_of_a_query(query: str, expected: str) -> None:
+    assert " ".join(fields(query)) == expected
+
+
+def test_all_spellings_of_explode_are_one_view() -> None:
+    spellings = [
+        "LATERAL VIEW explode(items) t AS i",
+        "CROSS JOIN UNNEST(items) AS t(i)",
+        "CROSS JOIN LATERAL explode(items) AS t(i)",
+        "CROSS JOIN UNNEST(items) AS i",
+        ", UNNEST(orders.items) AS t(i)",
+        ", LATERAL UNNEST(items) AS t(i)",
+        "ARRAY JOIN items AS i",
+        "LATERAL VIEW posexplode(items) t AS p, i",
+    ]
+    views = [view(f"{BY_SKU} FROM orders {each} GROUP BY i.sku, window(at, '1 hour')") for each in spellings]
+    assert len({fingerprint(each) for each in views}) == 1
+    relation = views[0].relation
+    assert relation is not None
+    assert [name for name, _ in relation.branches[0].reads] == ["items", "at"]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "LATERAL VIEW OUTER explode(items) t AS i",
+        "LATERAL VIEW explode_outer(items) t AS i",
+        "LEFT JOIN UNNEST(items) AS t(i) ON TRUE",
+        "LEFT ARRAY JOIN items AS i",
+    ],
+)
+def test_an_outer_explode_keeps_rows_without_elements(spelling: str) -> None:
+    relation = view(f"{BY_SKU} FROM orders {spelling} GROUP BY i.sku").relation
+    assert relation is not None
+    step = relation.branches[0].steps[0]
+    assert isinstance(step, Explode)
+    assert step.outer
+
+
+def test_names_of_queries_and_streams_make_no_difference() -> None:
+    group = "GROUP BY url, window(ts, '1 minute')"
+    spellings = [
+        f"CREATE MATERIALIZED VIEW v AS WITH de AS (SELECT * FROM clicks WHERE country = 'DE'), low AS (SELECT lower(url) AS url, ts FROM de) SELECT url, count(*) AS n FROM low {group}",
+        f"CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n FROM (SELECT lower(url) AS url, ts FROM (SELECT * FROM clicks WHERE country = 'DE')) {group}",
+        "CREATE MATERIALIZED VIEW v AS SELECT x.url, count(*) AS n FROM low x GROUP BY x.url, window(x.ts, '1 minute');"
+        "CREATE STREAM low AS SELECT lower(url) AS url, ts FROM de; CREATE STREAM de AS SELECT * FROM clicks WHERE country = 'DE'",
+    ]
+    assert len({fingerprint(view(each)) for each in spellings}) == 1
+    assert view(spellings[0]).streams == ("clicks",)
+
+
+def test_a_view_over_filtered_events_is_one_over_the_stream() -> None:
+    nested = view(
+        "CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n FROM (SELECT * FROM clicks WHERE country = 'DE') WHERE dur_ms > 5 GROUP BY url"
+    )
+    plain = view(
+        "CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n FROM clicks WHERE country = 'DE' AND dur_ms > 5 GROUP BY url"
+    )
+    assert nested == plain
+
+
+def test_windows_of_tables_over_derived_streams() -> None:
+    text = "CREATE STREAM d AS SELECT url, ts AS t FROM clicks WHERE dur_ms > 5;"
+    made = view(
+        f"{text} CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n FROM TABLE(TUMBLE(TABLE d, DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY url, window_start, window_end"
+    )
+    assert made.window is not None
+    assert made.relation is not None
+    assert made.relation.event_time == "t"
+
+
+def test_words_are_counted() -> None:
+    for text in (
+        "SELECT word, count(*) AS n FROM (SELECT explode(split(value, ' ')) AS word FROM lines) GROUP BY word",
+        "SELECT word, count(*) AS n FROM lines LATERAL VIEW explode(split(value, ' ')) t AS word GROUP BY word",
+        "SELECT explode(split(value, ' ')) AS word, count(*) AS n FROM lines GROUP BY word",
+        "SELECT unnest(split(value, ' ')) AS word, count(*) AS n FROM lines GROUP BY 1",
+    ):
+        made = view(f"CREATE MATERIALIZED VIEW v AS {text}")
+        assert [key.name for key in made.keys] == ["word"]
+        assert made.relation is not None
+        assert made.relation.event_time is None
+
+
+def test_a_union_keeps_the_patience_of_each_stream() -> None:
+    catalog = read(
+        "CREATE STREAM both AS SELECT user_id, url, dur_ms, ts FROM clicks UNION ALL SELECT who, url, n, ts FROM taps;"
+        "CREATE MATERIALIZED VIEW v AS SELECT url, sum(dur_ms) AS ms FROM both GROUP BY url, window(ts, '1 minute');"
+        "CREATE STREAM patient (WATERMARK FOR ts AS ts - INTERVAL 1 HOUR) AS SELECT * FROM both;"
+        "CREATE MATERIALIZED VIEW w AS SELECT url, sum(dur_ms) AS ms FROM patient GROUP BY url, window(ts, '1 minute');"
+    )
+    assert catalog.views["v"].streams == ("clicks", "taps")
+    assert catalog.patience_ms(catalog.views["v"]) == {"clicks": 5000, "taps": 9000}
+    assert catalog.patience_ms(catalog.views["w"]) == {"clicks": 3_600_000, "taps": 3_600_000}
+    assert catalog.streams["patient"].patience_ms == 3_600_000
+    relation = catalog.streams["both"].relation
+    assert relation is not None
+    (step,) = relation.branches[1].steps
+    assert isinstance(step, Project)
+    assert [(name, of.sql) for name, of in step.columns] == [
+        ("user_id", "who"),
+        ("url", "url"),
+        ("dur_ms", "CAST(n AS BIGINT)"),
+        ("ts", "ts"),
+    ]
+
+
+def test_the_event_time_is_set_anew() -> None:
+    stream = derived(
+        "SELECT id, to_timestamp(note) AS sent FROM orders", "(WATERMARK FOR sent AS sent - INTERVAL '10' SECOND)"
+    )
+    assert (stream.event_time, stream.patience_ms) == ("sent", 10_000)
+    assert [field.name for field in stream.fields] == ["id", "sent"]
+
+
+def test_definitions_in_several_files_in_any_order(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("CREATE STREAM a AS SELECT * FROM b WHERE dur_ms > 2;")
+    (tmp_path / "b.sql").write_text("CREATE STREAM b AS SELECT * FROM clicks WHERE dur_ms > 1;")
+    (tmp_path / "z.sql").write_text(BASES)
+    catalog = load(tmp_path)
+    assert list(catalog.streams)[-2:] == ["b", "a"]
+    relation = catalog.streams["a"].relation
+    assert relation is not None
+    assert len(relation.branches[0].steps) == 2
+
+
+def test_a_derived_stream_is_written_as_json_and_read_again() -> None:
+    stream = derived(
+        "SELECT id, i.sku, n FROM orders CROSS JOIN UNNEST(items) WITH ORDINALITY AS t(i, n) WHERE id > 5",
+        "(WATERMARK FOR at AS at - INTERVAL 1 HOUR)",
+    )
+    assert from_json(to_json(stream)) == stream
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE STREAM d AS SELECT * FROM click", "stream 'd' reads the stream 'click', which does not exist; did you mean 'clicks'?"),
+        ("CREATE STREAM d AS SELECT * FROM d", "stream 'd' reads itself"),
+        ("CREATE STREAM a AS SELECT * FROM b; CREATE STREAM b AS SELECT * FROM c; CREATE STREAM c AS SELECT * FROM a", "streams are made from one another: 'a' reads 'b', 'b' reads 'c', 'c' reads 'a'; let one of them read another stream"),
+        ("CREATE STREAM d AS SELECT url, count(*) AS n FROM clicks GROUP BY url", "an aggregate needs other events, and a stream is made of one at a time; write CREATE MATERIALIZED VIEW d AS SELECT …"),
+        ("CREATE STREAM d AS SELECT url FROM clicks GROUP BY url", "GROUP BY needs other events, and a stream is made of one at a time; write CREATE MATERIALIZED VIEW d"),
+        ("CREATE STREAM d AS SELECT DISTINCT url FROM clicks", "SELECT DISTINCT needs all earlier events"),
+        ("CREATE STREAM d AS SELECT url FROM clicks ORDER BY url", "ORDER BY is not supported in a stream or a query inside FROM; remove it"),
+        ("CREATE STREAM d AS SELECT url FROM clicks LIMIT 10", "LIMIT is not supported in a stream or a query inside FROM; remove it: a stream has no end"),
+        ("CREATE STREAM d AS SELECT url FROM clicks WHERE dur_ms > 5 HAVING url <> ''", "HAVING is not supported in a stream or a query inside FROM; write WHERE"),
+        ("CREATE STREAM d AS SELECT url, row_number() OVER (PARTITION BY url ORDER BY ts) AS n FROM clicks", "row_number(…) OVER needs other events"),
+        ("CREATE STREAM d AS SELECT url FROM clicks UNION SELECT url FROM taps", "UNION removes repeated rows, for which all of them would have to be kept; write UNION ALL"),
+        ("CREATE STREAM d AS SELECT url FROM clicks EXCEPT SELECT url FROM taps", "EXCEPT is not supported in a stream"),
+        ("CREATE STREAM d AS SELECT url, ts FROM clicks UNION ALL SELECT url FROM taps", "UNION ALL: query 2 has 1 columns and the first has 2"),
+        ("CREATE STREAM d AS SELECT url FROM clicks UNION ALL SELECT n FROM taps", "UNION ALL: the types of column 'url' are not compatible; found url STRING, n INT; cast one, as in CAST(n AS STRING)"),
+        ("CREATE STREAM d AS SELECT nope FROM clicks", "stream 'clicks' has no field 'nope'"),
+        ("CREATE STREAM d AS SELECT c.nope FROM clicks c", "'c' has no field 'nope'"),
+        ("CREATE STREAM d AS SELECT x.url FROM clicks c", "'x.url' is not defined here"),
+        ("CREATE STREAM d AS SELECT id FROM orders LATERAL VIEW explode(items) t AS id", "'id' is ambiguous: several inputs have it; write orders.id or t.id"),
+        ("CREATE STREAM d AS SELECT lower(url) FROM clicks", "this expression has no name; add one: AS total"),
+        ("CREATE STREAM d AS SELECT url, lower(url) AS url FROM clicks", "the column 'url' is selected twice"),
+        ("CREATE STREAM d AS SELECT * EXCEPT (ulr) FROM clicks", "EXCEPT names 'ulr', which is no column of *; did you mean 'url'?"),
+        ("CREATE STREAM d AS SELECT x.* FROM clicks c", "'x.*' is not defined here; expected clicks.*, c.*"),
+        ("CREATE STREAM d AS SELECT explode(url) AS w FROM clicks", "url has no elements; found STRING; expected an ARRAY or a MAP; as in split(url, ' ')"),
+        ("CREATE STREAM d AS SELECT explode(tags) AS a, explode(tags) AS b FROM clicks", "SELECT has two explodes; write the second as LATERAL VIEW"),
+        ("CREATE STREAM d AS SELECT i FROM orders LATERAL VIEW inline(items) t AS i", "LATERAL VIEW takes explode or posexplode; found 'inline'"),
+        ("CREATE STREAM d AS SELECT i FROM orders LATERAL VIEW explode(labels) t AS i", "explode of MAP<STRING, STRING> makes 2 columns; found i; expected the key and the value"),
+        ("CREATE STREAM d AS SELECT url FROM clicks WHERE dur_ms", "WHERE takes a condition; found BIGINT (dur_ms)"),
+        ("CREATE STREAM d AS SELECT * FROM clicks WHERE ts > now() - INTERVAL 1 HOUR", "now is not deterministic"),
+        ("CREATE STREAM d (url STRING) AS SELECT url FROM clicks", "the columns of stream 'd' are those of its query"),
+        ("CREATE STREAM d (WATERMARK FOR url) AS SELECT url FROM clicks", "the event time 'url' is a STRING; expected a TIMESTAMP"),
+        ("CREATE STREAM d (WATERMARK FOR at) AS SELECT url FROM clicks", "stream 'd' has no column 'at' to be its event time"),
+        ("CREATE STREAM d AS SELECT url FROM TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL 1 MINUTE)", "TUMBLE is not supported in a stream or a query inside FROM"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n FROM (SELECT url, count(*) AS n FROM clicks GROUP BY url) GROUP BY url", "an aggregate is not supported in a query inside FROM; aggregate in the view itself"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM clicks; CREATE STREAM d AS SELECT n FROM v", "stream 'd' reads the view 'v', but a stream is made of streams; read the streams that 'v' reads"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM clicks; CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM v", "view 'w' reads the view 'v', but a materialized view reads streams and tables; write CREATE VIEW w AS"),
+        ("CREATE STREAM d AS WITH RECURSIVE a AS (SELECT * FROM clicks) SELECT * FROM a", "WITH RECURSIVE is not supported"),
+        ("CREATE STREAM d AS SELECT url", "expected FROM after the columns"),
+        ("CREATE STREAM d WITH (kafka_topic = 'd') AS SELECT url FROM clicks PARTITION BY url EMIT CHANGES", "write CREATE STREAM d AS SELECT url FROM clicks"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT i, count(*) AS n FROM orders LATERAL VIEW explode(items) t AS i GROUP BY i", "the key i is not a single value; found STRUCT<sku: STRING, qty: INT>; take a part of it, as in i.sku"),
+    ],
+)  # fmt: skip
+def test_mistakes_say_what_to_write(text: str, says: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        read(text)
+    assert says in str(caught.value)
+    assert all(error.where for error in each(caught.value))
+
+
+def test_one_message_for_a_stream_that_could_not_be_read() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        read(
+            "CREATE STREAM a AS SELECT nope FROM clicks; CREATE STREAM b AS SELECT * FROM a;"
+            "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM b"
+        )
+    assert [error.message for error in each(caught.value)] == ["stream 'clicks' has no field 'nope'"]
+
+
+def test_all_mistakes_of_a_query_are_reported_at_once() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        read("CREATE STREAM a AS SELECT nope, url, nada FROM clicks WHERE none > 5 UNION ALL SELECT zero FROM taps")
+    assert len(each(caught.value)) == 4
