@@ -71,7 +71,8 @@ class Aggregate(ABC):
     - Spark jobs of both layers: `spark_sql`, `batch_sql`, and `ordered`, which decides what they read of the lake;
     - the fused lane of the speed layer: `duckdb_sql`, `prepares` and `lifts`;
     - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
-    - answers: `type`, `present`, `present_arrow`, `failure`, `narrow_type`, `empty`, `approximate`, `is_exact`;
+    - answers: `type`, `present`, `present_arrow`, `failure`, `narrow_type`, `empty`, `approximate`, `is_exact`,
+      `bound`;
     - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
     """
 
@@ -89,6 +90,7 @@ class Aggregate(ABC):
     distinct: ClassVar[str | None] = None  # the aggregate that name(DISTINCT …) is: itself where that changes nothing
     other_names: ClassVar[tuple[str, ...]] = ()  # in other systems; refused with the name to write
     approximate: ClassVar[str | None] = None  # the error bound in words, if it is approximate
+    has_bounds: ClassVar[bool] = False  # whether `bound` states the error of each value
     may_be_exact: ClassVar[bool] = False  # whether some values of an approximate one are exact: `is_exact` says which
     empty: ClassVar[Value] = None  # what is presented where there is no event
     # Whether ties are broken by the order of events: `lift` and `spark_columns` then also take, after the arguments,
@@ -299,6 +301,10 @@ class Aggregate(ABC):
     def is_exact(self, partial: Partial) -> bool:
         """Whether the value of a partial is exact."""
         return self.approximate is None
+
+    def bound(self, partial: Partial) -> float | None:
+        """How far the value of a partial is from the true one in 95 of 100 cases, at most; None: it is not known."""
+        return None
 
     @property
     def failure(self) -> str | None:

@@ -204,7 +204,7 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
         [
             ERROR
             if (at, name) in failed
-            else ESTIMATE * ((at, name) in estimated) + _cell(name, row[i], is_key=i < keys)
+            else ESTIMATE * ((at, name) in estimated) + _cell(name, row[i], is_key=i < keys) + _bound(answer, name, at)
             for i, name in columns
         ]
         for at, row in enumerate(rows)
@@ -228,6 +228,12 @@ def _cell(name: str, value: Any, *, is_key: bool) -> str:
     if name == "settled":
         return "settled" if value else "provisional"
     return key_cell(value) if is_key else cell(value)
+
+
+def _bound(answer: Answer, name: str, at: int) -> str:
+    """What follows a value that is scaled from a sample."""
+    bound = answer.bounds[name][at] if name in answer.bounds else None
+    return "" if bound is None else f" ± {bound:,.0f}" if bound >= 10 else f" ± {bound:.2g}"
 
 
 def footer(answer: Answer) -> list[str]:

@@ -64,6 +64,7 @@ def join(pages: Sequence[Answer]) -> Answer:
             name: tuple(start + row for page, start in placed for row in page.estimates.get(name, ()))
             for name in dict.fromkeys(name for page in pages for name in page.estimates)
         },
+        bounds={name: tuple(bound for page in pages for bound in page.bounds[name]) for name in first.bounds},
     )
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from headrace.aggregate import Aggregate
+from headrace.aggregate.sampled import scale
 from headrace.define.calendar import UTC_NAME, Calendar
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.paths import Steps, parse_path
 from headrace.define.python.query import Queryable
 from headrace.define.relation import Reads, Relation
+from headrace.define.sample import scaling_of
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # the event time of a stream that declares none
@@ -233,10 +235,15 @@ class View:
     relation: Relation | None = None  # how its rows are made from events; None: they are the events of its stream
 
     def __post_init__(self) -> None:
-        """Aggregates that depend on an order also take the place of a row in its event, where there can be several."""
+        """What its columns take from its relation: JSON does not say it, so that whoever makes a view makes the same."""
+        # Aggregates that depend on an order also take the place of a row in its event, where there can be several.
         placed = self.relation is not None and self.relation.repeats
         if any(column.aggregate.ordered and column.aggregate.placed != placed for column in self.columns):
             columns = (replace(each, aggregate=each.aggregate.placing(placed)) for each in self.columns)
+            object.__setattr__(self, "columns", tuple(columns))
+        scaling = scaling_of(self.relation)
+        if scaling is not None:
+            columns = (replace(each, aggregate=scale(each.aggregate, scaling)) for each in self.columns)
             object.__setattr__(self, "columns", tuple(columns))
 
     def rows_of(self, stream: Stream) -> Stream:

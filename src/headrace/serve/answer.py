@@ -51,6 +51,8 @@ class Answer:
     missing: tuple[Mapping[str, Value], ...] | None = None  # of a lookup: the keys that have no row
     # Of approximate columns that are exact in some rows: the places of the rows in which they are estimates.
     estimates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # Of columns that are scaled from a sample: how far each value is from the true one in 95 of 100 cases, at most.
+    bounds: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
 
     def stated_errors(self) -> dict[str, str]:
         """The stated error of each approximate column, and in how many rows it is an estimate if not in all."""
@@ -109,6 +111,8 @@ class Answer:
             "errors": [asdict(error) for error in self.errors],
             "columns": [{"name": name, "type": str(of)} for name, of in self.columns],
         }
+        if self.bounds:
+            content["bounds"] = {name: list(bounds) for name, bounds in self.bounds.items()}
         if self.missing is not None:
             encoders = {name: encoder(of) for name, of in self.columns}
             content["missing"] = [{name: _apply(encoders[name], key[name]) for name in key} for key in self.missing]
@@ -159,6 +163,7 @@ class Answer:
             errors=tuple(CellError(**error) for error in content.get("errors", ())),
             missing=missing,
             estimates={name: tuple(rows) for name, rows in content.get("estimates", {}).items()},
+            bounds={name: tuple(bounds) for name, bounds in content.get("bounds", {}).items()},
         )
 
 

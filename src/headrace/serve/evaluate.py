@@ -16,7 +16,7 @@ from headrace.serve.lookup import arrange, too_many_rows
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
-from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_errors
+from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store, Version
@@ -204,6 +204,7 @@ def _build_answer(
         corrections=presentation.corrections,
         approximate=stated_errors(version.view, presentation.estimates),
         estimates=estimated_rows(version.view, presentation.estimates),
+        bounds=stated_bounds(version.view, presentation.bounds),
         windows=_window_bounds(read_plan) if version.view.window else None,
         stalled=version.stalled,
         errors=presentation.errors,

@@ -38,6 +38,7 @@ class Presentation:
     wide: frozenset[str]  # sums of integers that do not fit BIGINT
     errors: tuple[CellError, ...]
     estimates: Mapping[Aggregate, tuple[int, ...]]  # of aggregates that may be exact: the rows where they are not
+    bounds: Mapping[Aggregate, tuple[float | None, ...]]  # of aggregates that state the error of each value
 
 
 def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: bool = False) -> Presentation:
@@ -72,7 +73,12 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
         for aggregate, first, last in parts
         if aggregate.may_be_exact
     }
-    return Presentation(values, events, corrected, batch_events, wide, errors, estimates)
+    stated = {
+        aggregate: tuple(aggregate.bound(row[first:last]) for row in rows)
+        for aggregate, first, last in parts
+        if aggregate.has_bounds
+    }
+    return Presentation(values, events, corrected, batch_events, wide, errors, estimates, stated)
 
 
 def known_by(version: Version, plan: ReadPlan, row: Row) -> Row:

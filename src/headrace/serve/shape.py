@@ -17,6 +17,7 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.mistakes import each
 from headrace.define.model import ARRIVED, Order, View
+from headrace.define.sample import share_of
 from headrace.define.shape import BOUNDS, ShapeReader, ShapeScope, outputs_of, read_order_items
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, QuestionError
@@ -241,11 +242,35 @@ def estimated_rows(view: View, estimates: Estimates) -> dict[str, tuple[int, ...
     return estimated
 
 
+def stated_bounds(
+    view: View, bounds: Mapping[Aggregate, tuple[float | None, ...]]
+) -> dict[str, tuple[float | None, ...]]:
+    """The bounds of outputs that are aggregates with bounds; expressions over them have none."""
+    by_id = {aggregate_id(aggregate): of for aggregate, of in bounds.items()}
+    return {each.name: by_id[each.expression.sql] for each in outputs_of(view) if each.expression.sql in by_id}
+
+
 def stated_errors(view: View, estimates: Estimates | None = None) -> dict[str, str]:
     """The stated error of each approximate output; of an expression, those of the aggregates in it.
 
-    With the `estimates` of an answer, those that are exact in all of its rows have none.
+    With the `estimates` of an answer, those that are exact in all of its rows have none. Of a sample, aggregates that
+    cannot be scaled to all events are said to be of the sample.
     """
+    stated = _stated_errors(view, estimates)
+    share = share_of(view.relation)
+    if share is None:
+        return stated
+    whole = f"of {share}, not scaled"
+    scaled = {aggregate_id(column.aggregate) for column in view.columns if column.aggregate.has_bounds}
+    aggregates = {aggregate_id(column.aggregate) for column in view.columns}
+    for output in outputs_of(view):
+        used = aggregates & {output.expression.sql, *names_in([output.expression])}
+        if used - scaled:
+            stated[output.name] = f"{stated[output.name]}; {whole}" if output.name in stated else whole
+    return stated
+
+
+def _stated_errors(view: View, estimates: Estimates | None) -> dict[str, str]:
     approximate = [c.aggregate for c in view.columns if c.aggregate.approximate]
     if estimates is not None:
         approximate = [aggregate for aggregate in approximate if estimates.get(aggregate, True)]
