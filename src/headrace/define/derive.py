@@ -28,6 +28,7 @@ from headrace.define.relation import (
 )
 from headrace.define.row_scope import Entry, RowScope
 from headrace.define.rules import check_distinct, check_name
+from headrace.define.sample import make_sample
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, INT, TIMESTAMP, Expression
@@ -165,6 +166,11 @@ class Rows:
         types = (*types, INT) if position else types
         added = zip(all_names, columns, types, strict=True)
         return self.then(step, (Entry(name, column, type_, qualifiers) for name, column, type_ in added))
+
+    def sample(self, percent: float, keys: Sequence[Expression] = (), seed: int | None = None) -> Rows:
+        """A share of the rows, chosen by a hash of the keys, or of the position of the event."""
+        before = [step for branch in self.branches for step in branch.steps]
+        return self.then(make_sample(percent, seed, keys, before))
 
     def union(self, *others: Rows) -> Rows:
         """The rows of all of these, columns matched by their place; types are cast to the common one."""
