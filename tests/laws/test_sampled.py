@@ -30,8 +30,9 @@ def events() -> Iterator[Any]:
     parts = [f"SELECT '{name}' AS name FROM range({size})" for name, size in GROUPS.items()]
     connection.execute(
         f"CREATE TABLE events AS SELECT row_number() OVER () AS _position, name, "
-        f"CAST(exp(2 + 1.2 * sqrt(-2 * ln((hash(rowid + 1) % 9973 + 1) / 9974.0)) * cos((hash(rowid * 7) % 997) / 158)) "
-        f"AS BIGINT) AS duration, CAST((hash(rowid * 3) % 100000) / 100.0 - 200 AS DECIMAL(12,2)) AS price "
+        f"CAST(exp(2 + 1.2 * sqrt(-2 * ln((hash(rowid + 1) % 9973 + 1) / 9974.0)) "
+        f"* cos((hash(rowid * 7) % 997) / 158)) AS BIGINT) AS duration, "
+        f"CAST((hash(rowid * 3) % 100000) / 100.0 - 200 AS DECIMAL(12,2)) AS price "
         f"FROM (SELECT row_number() OVER () AS rowid, name FROM ({' UNION ALL '.join(parts)}))"
     )
     yield connection

@@ -137,7 +137,7 @@ def scale(aggregate: Aggregate, scaling: Scaling) -> Aggregate:
     """The same aggregate of a sample. Counts and sums are scaled; others are what they are of the sample."""
     for cls in (SampledCount, SampledCountIf, SampledSum):
         if type(aggregate) in (cls, _SCALED[cls]):
-            return cls(aggregate.arguments, aggregate.where, aggregate.parameters, scaling)
+            return cls(aggregate.arguments, aggregate.where, aggregate.parameters, scaling=scaling)
     return aggregate
 
 

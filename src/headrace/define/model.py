@@ -235,7 +235,7 @@ class View:
     relation: Relation | None = None  # how its rows are made from events; None: they are the events of its stream
 
     def __post_init__(self) -> None:
-        """What its columns take from its relation: JSON does not say it, so that whoever makes a view makes the same."""
+        """Set what its columns take from its relation: whoever makes a view need not, and JSON does not say it."""
         # Aggregates that depend on an order also take the place of a row in its event, where there can be several.
         placed = self.relation is not None and self.relation.repeats
         if any(column.aggregate.ordered and column.aggregate.placed != placed for column in self.columns):

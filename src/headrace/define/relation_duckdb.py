@@ -14,6 +14,7 @@ from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face, face_of
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
+from headrace.define.sample import duckdb_condition
 from headrace.errors import DefinitionError
 from headrace.types import INT, TIMESTAMP, Expression, Type
 
@@ -39,6 +40,7 @@ class Rows:
     sql: str
     types: Mapping[str, Type]
     reserved: tuple[str, ...]
+    stream: str  # the base stream
 
     def expression(self, expression: Expression) -> str:
         """DuckDB's SQL of an expression over these rows. Raises DefinitionError if only Spark computes it."""
@@ -75,7 +77,7 @@ def rows_sql(relation: Relation, stream: Stream, reserved: Sequence[str], table:
 def _branch(relation: Relation, branch: Branch, number: int, reserved: tuple[str, ...], table: str) -> str:
     ours = [f"[{number}] AS {name}" if name == PLACE else name for name in reserved]
     columns = ", ".join([*ours, *(duckdb_name(name) for name, _ in branch.reads)])
-    rows = Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved)
+    rows = Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
     for step in branch.steps:
         rows = _step(rows, step)
     # All branches have the columns in the same order.
@@ -96,7 +98,7 @@ def _step(rows: Rows, step: RowStep) -> Rows:
         case Join():
             raise DefinitionError(f"only Spark computes the join to table '{step.table}'")
         case Sample():
-            raise DefinitionError("only Spark computes samples")
+            return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
 
 
 def _explode(rows: Rows, step: Explode) -> Rows:

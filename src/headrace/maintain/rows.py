@@ -14,6 +14,7 @@ from headrace.define.expression.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
 from headrace.define.relation_duckdb import types_after
+from headrace.define.sample import spark_condition
 from headrace.errors import DefinitionError
 from headrace.maintain.matches import with_computed
 from headrace.types import TIMESTAMP, Expression, Type
@@ -28,6 +29,7 @@ class Rows:
     frame: DataFrame
     types: Mapping[str, Type]
     reserved: tuple[str, ...]
+    stream: str  # the base stream
 
     def computing(self, expressions: Sequence[Expression]) -> tuple[Rows, list[str]]:
         """The rows with what these expressions need, and their Spark SQL over these."""
@@ -66,7 +68,7 @@ def _branch(
     )
     assert not computed, "a field needs no computed column"
     columns = [F.expr(read.sql).alias(name) for read, (name, _) in zip(reads, branch.reads, strict=True)]
-    rows = Rows(events, {}, reserved).select(columns, dict(branch.reads))
+    rows = Rows(events, {}, reserved, stream.name).select(columns, dict(branch.reads))
     if places:
         frame = rows.frame.select(F.array(F.lit(number)).alias(PLACE), "*")
         rows = replace(rows, frame=frame, reserved=(PLACE, *reserved))
@@ -92,7 +94,9 @@ def _step(rows: Rows, step: RowStep) -> Rows:
         case Join():
             raise DefinitionError(f"the join to table '{step.table}' is not supported yet")
         case Sample():
-            raise DefinitionError("samples are not supported yet")
+            computed, keys = rows.computing(step.keys)
+            kept = computed.frame.where(spark_condition(step, rows.stream, keys))
+            return replace(computed, frame=kept).select(rows.visible, rows.types)
 
 
 def _explode(rows: Rows, step: Explode) -> Rows:

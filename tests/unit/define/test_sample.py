@@ -96,7 +96,8 @@ def test_a_sample_of_a_sample_is_independent_of_it() -> None:
     rows = Rows.of(CLICKS).sample(50).sample(20)
     assert [step.seed for step in rows.branches[0].steps if isinstance(step, Sample)] == [0, 1]
     share = share_of(rows.relation())
-    assert share is not None and share.percent == 10
+    assert share is not None
+    assert share.percent == 10
     with pytest.raises(DefinitionError, match="same seed 7"):
         Rows.of(CLICKS).sample(50, seed=7).sample(20, seed=7)
 

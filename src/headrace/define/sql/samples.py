@@ -73,7 +73,7 @@ def _percent(parser: ExpressionParser) -> float:
     if parser.next.upper in ("ROWS", "ROW"):
         raise parser.error(
             token.start, "a sample of a stream has no number of rows: a stream has no end",
-            fix=f"write a share, as in {EXAMPLE}; the aggregate sample(x, {token.text}) keeps so many values of a group",
+            fix=f"write a share, as in {EXAMPLE}; the aggregate sample(x, {token.text}) keeps so many of a group",
         )  # fmt: skip
     parser.accept("PERCENT")
     parser.expect_symbol(")", "the share of TABLESAMPLE")
