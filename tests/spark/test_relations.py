@@ -13,7 +13,7 @@ import pytest
 
 from headrace.define.expression.check import parse_expression
 from headrace.define.model import Field, Stream
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep, Sample
 from headrace.define.relation_duckdb import rows_sql
 from headrace.maintain.rows import rows_of
 from headrace.parse.time_patterns import register
@@ -69,6 +69,10 @@ class Chain:
         self.types = {name: of.type for name, of in made.items()}
         return self
 
+    def sample(self, percent: float, *keys: str) -> Chain:
+        self.steps += (Sample(percent, 1, tuple(parse_expression(key, self.types) for key in keys)),)
+        return self
+
     def explode(self, values: str, *names: str, outer: bool = False, position: str | None = None) -> Chain:
         of = parse_expression(values, self.types)
         types = (STRING, of.type.inner) if of.type.name == "MAP" else (of.type.inner,)
@@ -122,6 +126,8 @@ CASES = {
     "arrays in arrays": lambda: Chain().explode("nested", "row", position="i").explode("row", "cell", position="j"),
     "two at once": lambda: Chain().explode("tags", "tag", outer=True).explode("labels", "k", "v", outer=True),
     "the name of a column": lambda: Chain().explode("tags", "note").where("note IS NOT NULL"),
+    "a sample": lambda: Chain().sample(60),
+    "a sample by key": lambda: Chain().explode("tags", "tag", outer=True).sample(50, "note", "upper(tag)"),
     "patterns in each step": lambda: (
         Chain()
         .where("note RLIKE '[a-z]'")

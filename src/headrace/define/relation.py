@@ -134,6 +134,12 @@ class Relation:
         exploded = any(isinstance(step, Explode) for branch in self.branches for step in branch.steps)
         return exploded or len(self.streams) < len(self.branches)
 
+    @property
+    def by_position(self) -> bool:
+        """Whether rows are chosen by the positions of events."""
+        steps = (step for branch in self.branches for step in branch.steps)
+        return any(isinstance(step, Sample) and not step.keys for step in steps)
+
     def branches_of(self, stream: str) -> tuple[Branch, ...]:
         """The branches that read a base stream."""
         return tuple(branch for branch in self.branches if branch.stream == stream)

@@ -97,8 +97,8 @@ def _condition(sample: Sample, stream: str, keys: Sequence[str], engine: _Engine
     if len(texts) > 1:
         texts = [f"coalesce(length({text}) || ':' || {text}, 'n')" for text in texts]
     # Hexadecimal digits, as texts, are in the order of the numbers that they write.
-    chosen = f"md5('{sample.seed}:' || {' || '.join(texts)}) < '{bound:08x}'"
-    return f"coalesce({chosen}, {of_null})"
+    is_kept = f"md5('{sample.seed}:' || {' || '.join(texts)}) < '{bound:08x}'"
+    return f"coalesce({is_kept}, {of_null})"
 
 
 def _number(sql: str, key: Expression, engine: _Engine) -> str | None:
@@ -142,9 +142,9 @@ def share_of(relation: Relation | None) -> Share | None:
     """The share of a relation; None: all rows. Raises DefinitionError if its branches have different ones."""
     shares = list(dict.fromkeys(map(_share_of_branch, relation.branches))) if relation else []
     if len({share.percent if share else 100.0 for share in shares}) > 1:
-        found = " and ".join(f"{share.percent:g} %" if share else "all events" for share in shares)
+        percentages = " and ".join(f"{share.percent:g} %" if share else "all events" for share in shares)
         raise DefinitionError(
-            "counts and sums over a union of different samples cannot be scaled", found=found,
+            "counts and sums over a union of different samples cannot be scaled", found=percentages,
             fix="take the sample of the union, or the same share of each of its streams",
         )  # fmt: skip
     if relation is None or not shares or shares[0] is None:

@@ -215,7 +215,8 @@ class _Face:
 def _face(stream: Stream, view: View) -> _Face:
     written = duckdb_face(stream, view)
     ordered = any(column.aggregate.ordered for column in view.columns)
-    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *([POSITION] if ordered else [])]
+    position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
+    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *position]
     table, time_column = EVENTS_TABLE, stream.time_column
     plain = {quote(name): name for name in stream.types()}
     if view.relation is not None:
@@ -256,7 +257,7 @@ def _face(stream: Stream, view: View) -> _Face:
 
 def _reserved(relation: Relation, *, ordered: bool) -> tuple[str, ...]:
     """Columns of ours that the partials of a view need beside the fields of its relation."""
-    order = (POSITION, *([PLACE] if relation.repeats else [])) if ordered else ()
+    order = (POSITION, *([PLACE] if relation.repeats else [])) if ordered else (POSITION,) * relation.by_position
     return order if relation.event_time else (ARRIVED, *order)
 
 

@@ -31,9 +31,11 @@ OUR_COLUMNS = (COMMIT, ARRIVED, NEWEST)
 
 
 def columns_for(views: Iterable[View]) -> tuple[str, ...]:
-    """Those of ours that the partials of these views are made of: positions only where an aggregate orders by them."""
+    """Those of ours that the partials of these views are made of: positions only where they order or choose rows."""
+    views = tuple(views)
     ordered = any(column.aggregate.ordered for view in views for column in view.columns)
-    return (*OUR_COLUMNS, POSITION) if ordered else OUR_COLUMNS
+    by_position = any(view.relation is not None and view.relation.by_position for view in views)
+    return (*OUR_COLUMNS, POSITION) if ordered or by_position else OUR_COLUMNS
 
 
 def read_events(
