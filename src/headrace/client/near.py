@@ -22,7 +22,8 @@ from headrace.define.catalog import load
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.events import EventLog, read_events
+from headrace.follow.events import EventLog
+from headrace.follow.logs import open_derived, read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest, refuse_derived
@@ -52,6 +53,7 @@ from headrace.server.describe import (
     describe_view,
     join_lanes,
     lanes_by_definition,
+    no_own_log,
     read_layers,
     warnings,
 )
@@ -181,7 +183,7 @@ class Offline(WithoutServer):
         return store
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable | None]:
-        definition = self._stream(stream)
+        definition = self._base(stream)
         return definition, self._table(definition)
 
     def _session(self) -> SparkSession:
@@ -228,7 +230,7 @@ class Offline(WithoutServer):
 
     def _size(self, stream: str) -> Size | None:
         """How much a build of a view over a stream would read."""
-        if stream not in self._catalog.streams:
+        if stream not in self._catalog.base_streams:
             return unread_size(self.workspace.lake(stream))
         with suppress(CorruptionError):
             table = self._table(self._catalog.streams[stream])
@@ -299,23 +301,34 @@ class Offline(WithoutServer):
 
     def dead_letters(self, stream: str) -> DeadLetters:
         """The dead letters of a stream."""
-        return DeadLetters(stream, self._table(self._stream(stream)))
+        return DeadLetters(stream, self._table(self._base(stream)))
 
     def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
         """The events that the lake has. Without a server no others come."""
         definition = self._stream(stream)
-        if stream not in self._logs:
-            table = self._table(definition)
-            if table is None:
-                raise NotReadyError(f"stream '{stream}' has no events yet", fix="`headrace up` processes what was sent")
-            self._logs[stream] = EventLog(table, lambda: definition)
-        page = read_events(self._logs[stream], question)
+        if definition.relation is None:
+            page = read_events(self._log(definition), question)
+        else:
+            bases = {name: self._stream(name) for name in definition.relation.streams}
+            logs = {name: self._log(base) for name, base in bases.items()}
+            streams = {name: partial(_same, base) for name, base in bases.items()}
+            page = read_events(open_derived(lambda: definition, streams, logs), question)
         if wait_s and not page.lines and not page.more:
             raise NotReadyError(
                 f"no server is running, so no more events of stream '{stream}' come",
                 fix="`headrace up` starts one; `--no-follow` shows the events that there are",
             )
         return page
+
+    def _log(self, stream: Stream) -> EventLog:
+        if stream.name not in self._logs:
+            table = self._table(stream)
+            if table is None:
+                raise NotReadyError(
+                    f"stream '{stream.name}' has no events yet", fix="`headrace up` processes what was sent"
+                )
+            self._logs[stream.name] = EventLog(table, lambda: stream)
+        return self._logs[stream.name]
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
         """Not possible without a server."""
@@ -380,7 +393,7 @@ class Offline(WithoutServer):
 
     def _lanes(self, versions: Sequence[Version]) -> Lanes:
         """The lanes that a server would use."""
-        streams, settings = self._catalog.streams.values(), self.workspace.settings
+        streams, settings = self._catalog.base_streams.values(), self.workspace.settings
         return join_lanes(lanes_by_definition(settings, stream, versions) for stream in streams)
 
     def _layers(self) -> dict[str, Layers]:
@@ -441,6 +454,13 @@ class Offline(WithoutServer):
             )
         return self._catalog.streams[name]
 
+    def _base(self, name: str) -> Stream:
+        """A stream that has events of its own."""
+        stream = self._stream(name)
+        if stream.relation is not None:
+            raise no_own_log(stream)
+        return stream
+
     def _ingest(self, name: str) -> Ingest:
         if name not in self._ingests:
             lease, stream = self.hold(), self._stream(name)
@@ -461,3 +481,7 @@ class Offline(WithoutServer):
             self._lease = in_turn(take, self.workspace.lease_file, self.on_wait)
             self._catalog = read_running(self.workspace.catalog_file)  # an earlier process may have changed it
         return self._lease
+
+
+def _same(stream: Stream) -> Stream:
+    return stream

@@ -23,6 +23,7 @@ from headrace.lake.fill import read_filled, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, table_schema
 from headrace.lake.table import LakeTable
 
+ROW = "_row"  # of a derived stream: the number of an event among those that were made of one
 CHUNK_ROWS = 20_000  # about: a row group is read as a whole
 _FILLING = threading.Lock()  # fields that a file lacks are computed by one DuckDB connection
 
@@ -57,23 +58,35 @@ class Places:
     def __init__(self, events: pa.Table) -> None:
         self.commits = _numbers(events, COMMIT)
         self.positions = _numbers(events, POSITION)
+        self.rows = _numbers(events, ROW) if ROW in events.column_names else None
 
     def __len__(self) -> int:
         return len(self.commits)
 
     def __getitem__(self, index: int) -> EventCursor:
-        return EventCursor(int(self.commits[index]), int(self.positions[index]))
+        place = int(self.commits[index]), int(self.positions[index])
+        return EventCursor(*place) if self.rows is None else EventCursor(*place, int(self.rows[index]))
 
     def count_until(self, cursor: EventCursor) -> int:
         """How many of them are not after the cursor."""
         first = int(np.searchsorted(self.commits, cursor.commit, "left"))
         last = int(np.searchsorted(self.commits, cursor.commit, "right"))
-        return first + int(np.searchsorted(self.positions[first:last], cursor.position, "right"))
+        positions = self.positions[first:last]
+        end = first + int(np.searchsorted(positions, cursor.position, "right"))
+        if self.rows is None:
+            return end
+        start = first + int(np.searchsorted(positions, cursor.position, "left"))
+        return start + int(np.searchsorted(self.rows[start:end], cursor.row, "right"))
 
 
-def read_chunk(table: LakeTable, stream: Stream, after: EventCursor, rows: int = CHUNK_ROWS) -> Chunk | None:
-    """The next events after a cursor, at least `rows` unless the log ends; None if there are none."""
-    end = table.state.next_commit
+def read_chunk(
+    table: LakeTable, stream: Stream, after: EventCursor, rows: int = CHUNK_ROWS, names: Sequence[str] | None = None
+) -> Chunk | None:
+    """The next events after a cursor, at least `rows` unless the log ends; None if there are none.
+
+    `names` are those of the fields to read, None: all. An event of which not all rows have been read is in it.
+    """
+    end, after = table.state.next_commit, after.before
     if after >= EventCursor(end):
         return None
     with table.reading(after.commit, end) as files:
@@ -92,7 +105,7 @@ def read_chunk(table: LakeTable, stream: Stream, after: EventCursor, rows: int =
                 until = EventCursor(waiting[0].low.commit, waiting[0].low.position - 1)
                 break
             groups.append(waiting.pop(0))
-        return Chunk(after, until, _read(groups, stream, after, until))
+        return Chunk(after, until, _read(groups, stream, after, until, names))
 
 
 def count_until(table: LakeTable, cursor: EventCursor) -> int:
@@ -152,8 +165,11 @@ def _read_places(path: str, group: int) -> pa.Table:
         return file.read_row_group(group, [COMMIT, POSITION], use_threads=False)
 
 
-def _read(groups: Sequence[_Group], stream: Stream, after: EventCursor, until: EventCursor) -> pa.Table:
-    columns = [COMMIT, POSITION, ARRIVED, *(field.name for field in stream.fields)]
+def _read(
+    groups: Sequence[_Group], stream: Stream, after: EventCursor, until: EventCursor, names: Sequence[str] | None
+) -> pa.Table:
+    fields = [field.name for field in stream.fields if names is None or field.name in names]
+    columns = [COMMIT, POSITION, ARRIVED, *fields]
     tables = []
     for group in groups:
         if shape_of(group.path).lacks(columns):

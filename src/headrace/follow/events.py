@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -15,8 +14,9 @@ import pyarrow as pa
 from headrace.define.model import Stream
 from headrace.errors import QuestionError
 from headrace.follow.bell import Bell
-from headrace.follow.chunks import Chunk, Places, count_until, cursor_of_last, read_chunk
-from headrace.follow.page import EARLIEST, LATEST, START, Columns, EventCursor, EventPage, EventQuestion
+from headrace.follow.chunks import ROW, Chunk, Places, count_until, cursor_of_last, read_chunk
+from headrace.follow.derived import Derivation
+from headrace.follow.page import EARLIEST, LATEST, START, Columns, EventCursor, EventPage
 from headrace.follow.selection import EventFilter, make_filter
 from headrace.format import iso_us
 from headrace.lake.commits import reading_commits
@@ -36,11 +36,11 @@ FROM = "earliest, latest, a cursor such as 12-4096, or a time such as 2026-03-01
 class Selected:
     """The events of a chunk that a filter selects."""
 
-    def __init__(self, chunk: Chunk, stream: Stream, filter: EventFilter | None) -> None:
+    def __init__(self, chunk: Chunk, stream: Stream, filter: EventFilter | None, base: str | None) -> None:
         self.chunk = chunk
         self.events = filter.select(chunk.events) if filter else chunk.events
         self.places = Places(self.events)
-        self._encode = _encoder(stream)
+        self._encode = _encoder(stream, base)
 
     def lines(self, start: int, end: int) -> tuple[bytes, ...]:
         """The JSON of these events."""
@@ -48,24 +48,43 @@ class Selected:
 
 
 class EventLog:
-    """Reads the events of one stream. Safe for any thread; readers near the end of the log read each file once."""
+    """Reads the events of one stream. Safe for any thread; readers near the end of the log read each file once.
 
-    def __init__(self, table: LakeTable, stream: Callable[[], Stream]) -> None:
+    With `derived` these are the events of a derived stream that are made of those in the table, whose own log is
+    `base`.
+    """
+
+    def __init__(
+        self,
+        table: LakeTable,
+        stream: Callable[[], Stream],
+        derived: Callable[[], Stream] | None = None,
+        base: EventLog | None = None,
+    ) -> None:
         self.table = table
-        self._stream = stream
+        self._base = stream
+        self._stream = derived or stream
+        self._is_derived = derived is not None
+        self._derivation: Derivation | None = None
         self._read = threading.Lock()  # one thread reads files; the others find what it has read
         self._lock = threading.Lock()  # of the caches
         self._chunks: OrderedDict[EventCursor, Chunk] = OrderedDict()
         self._selected: OrderedDict[tuple[EventCursor, EventFilter | None], Selected] = OrderedDict()
         self._pages: OrderedDict[tuple[int, int], tuple[Selected, tuple[bytes, ...]]] = OrderedDict()
-        self._of: Stream | None = None  # whose fields the caches have
-        self.bell = Bell()
-        table.on_commit = self.bell.ring
+        self._of: tuple[Stream, Stream] | None = None  # whose fields the caches have
+        self.bell: Bell = base.bell if base else Bell()
+        if base is None:
+            table.on_commit = self.bell.ring
 
     @property
     def stream(self) -> Stream:
         """Its definition now."""
         return self._stream()
+
+    @property
+    def tables(self) -> tuple[LakeTable, ...]:
+        """The lakes that it reads."""
+        return (self.table,)
 
     @property
     def end(self) -> EventCursor:
@@ -88,7 +107,7 @@ class EventLog:
         if not text or text in (EARLIEST, LATEST):
             return START if (text or default) == EARLIEST else self.end
         if isinstance(text, str) and EventCursor.is_cursor(text):
-            return self.check(EventCursor.from_text(text))
+            return self.check(self.parse(text))
         try:
             bound = parse_bound("from", text)
         except QuestionError as error:
@@ -99,6 +118,10 @@ class EventLog:
             time_us += round(datetime.now(UTC).timestamp() * 1e6)
         with reading_commits(self.table) as commits:
             return EventCursor(commits.count_until(time_us - 1))
+
+    def parse(self, text: str) -> EventCursor:
+        """The cursor of a text."""
+        return EventCursor.from_text(text)
 
     def check(self, cursor: EventCursor) -> EventCursor:
         """The cursor, if the log has it: events between its end and a cursor beyond it would be skipped."""
@@ -113,11 +136,18 @@ class EventLog:
 
     def start_of_last(self, count: int) -> EventCursor:
         """The cursor after which there are this many events, or all if there are fewer."""
-        return cursor_of_last(self.table, count)
+        cursor, looked_at = cursor_of_last(self.table, count), count
+        while self._is_derived and count and cursor > START:
+            places = [orjson.loads(line)["cursor"] for line in self.until(cursor, self.end, None)]
+            if len(places) >= count:
+                return self.parse(places[-count - 1]) if len(places) > count else cursor
+            looked_at *= 4  # so many events of the base stream made too few
+            cursor = cursor_of_last(self.table, looked_at)
+        return cursor
 
-    def count_until(self, cursor: EventCursor) -> int:
-        """How many events of the log are not after a cursor."""
-        return count_until(self.table, min(cursor, self.end))
+    def lag(self, cursor: EventCursor) -> int:
+        """How many events of the log are after a cursor; of a derived stream, those of its base stream."""
+        return self.table.rows() - count_until(self.table, min(cursor, self.end))
 
     def after(self, cursor: EventCursor, filter: EventFilter | None, limit: int) -> EventPage:
         """The next events after a cursor that a filter selects. The page may be empty and still have a later cursor."""
@@ -201,13 +231,13 @@ class EventLog:
 
     def _selected_at(self, cursor: EventCursor, filter: EventFilter | None, *, read: bool) -> Selected | None:
         """The events of the chunk that follows a cursor; None if there is none, or it would have to be read."""
-        stream = self.stream
-        chunk = self._known_chunk(cursor, stream)
+        stream, base = self.stream, self._base()
+        chunk = self._known_chunk(cursor, stream, base)
         if chunk is None:
             if not read or cursor >= self.end:
                 return None
             with self._read:
-                chunk = self._known_chunk(cursor, stream) or self._read_chunk(cursor, stream)
+                chunk = self._known_chunk(cursor, stream, base) or self._read_chunk(cursor, stream, base)
             if chunk is None:
                 return None
         key = (chunk.after, filter)
@@ -221,27 +251,31 @@ class EventLog:
             with self._lock:
                 if (selected := self._selected.get(key)) is not None and selected.chunk is chunk:
                     return selected
-            selected = Selected(chunk, stream, filter)
+            selected = Selected(chunk, stream, filter, base.name if self._is_derived else None)
             with self._lock:
                 self._selected[key] = selected
                 while len(self._selected) > MOST_PAGES:
                     self._selected.popitem(last=False)
         return selected
 
-    def _known_chunk(self, cursor: EventCursor, stream: Stream) -> Chunk | None:
+    def _known_chunk(self, cursor: EventCursor, stream: Stream, base: Stream) -> Chunk | None:
         with self._lock:
-            if self._of is not stream:
+            if self._of is None or self._of[0] is not stream or self._of[1] is not base:
                 for cache in (self._chunks, self._selected, self._pages):
                     cache.clear()
-                self._of = stream
+                self._of, self._derivation = (stream, base), None
                 return None
             for chunk in reversed(self._chunks.values()):
                 if chunk.covers(cursor):
                     return chunk
         return None
 
-    def _read_chunk(self, cursor: EventCursor, stream: Stream) -> Chunk | None:
-        chunk = read_chunk(self.table, stream, cursor)
+    def _read_chunk(self, cursor: EventCursor, stream: Stream, base: Stream) -> Chunk | None:
+        if self._is_derived:
+            derivation = self._derivation = self._derivation or Derivation(stream, base)
+            chunk = derivation.read(self.table, cursor)
+        else:
+            chunk = read_chunk(self.table, stream, cursor)
         if chunk is not None:
             with self._lock:
                 self._chunks[chunk.after] = chunk
@@ -258,40 +292,23 @@ class EventLog:
                 del self._selected[key]
 
 
-def first_cursor(log: EventLog, question: EventQuestion) -> EventCursor:
-    """Where a question begins."""
-    if question.cursor is not None:
-        return log.check(EventCursor.from_text(question.cursor))
-    return log.start(question.start) if question.last is None else log.start_of_last(question.last)
-
-
-def read_events(log: EventLog, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
-    """A page of events. Without any it waits for some; it may end with none, and a later cursor."""
-    filter_, cursor = log.filter(question.where, question.key), first_cursor(log, question)
-    deadline = time.monotonic() + wait_s
-    while True:
-        rings = log.bell.rings
-        page = log.recent(cursor, filter_, question.limit) or log.after(cursor, filter_, question.limit)
-        cursor, left_s = page.cursor, deadline - time.monotonic()
-        if page.lines or left_s <= 0:
-            return page
-        if not page.more:
-            log.bell.wait(rings, left_s)
-
-
-def _encoder(stream: Stream) -> Callable[[pa.Table], list[bytes]]:
+def _encoder(stream: Stream, base: str | None) -> Callable[[pa.Table], list[bytes]]:
     converts = [(field.name, convert) for field in stream.fields if (convert := encoder(field.type)) is not None]
+    names = [field.name for field in stream.fields]
+    source = {} if base is None else {"stream": base}
 
     def encode(events: pa.Table) -> list[bytes]:
-        places = (events.column(name).cast(pa.int64()).to_pylist() for name in (COMMIT, POSITION, ARRIVED))
-        fields = events.drop_columns([COMMIT, POSITION, ARRIVED]).to_pylist(maps_as_pydicts="lossy")
+        columns = [COMMIT, POSITION, *([ROW] if ROW in events.column_names else [])]
+        places = [events.column(name).to_pylist() for name in columns]
+        arrived = events.column(ARRIVED).cast(pa.int64()).to_pylist()
+        fields = events.select(names).to_pylist(maps_as_pydicts="lossy")
         lines = []
-        for commit, position, arrived_us, values in zip(*places, fields, strict=True):
+        for place, arrived_us, values in zip(zip(*places, strict=True), arrived, fields, strict=True):
             for name, convert in converts:
                 if values[name] is not None:
                     values[name] = convert(values[name])
-            place = {"cursor": f"{commit}-{position}", "commit": commit, "position": position}
-            lines.append(orjson.dumps({**place, "arrived": iso_us(arrived_us), "event": values}))
+            cursor = {"cursor": "-".join(map(str, place)), "commit": place[0], "position": place[1], **source}
+            lines.append(orjson.dumps({**cursor, "arrived": iso_us(arrived_us), "event": values}))
         return lines
 
     return encode

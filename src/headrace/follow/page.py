@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Self
@@ -19,7 +19,9 @@ from headrace.types import Type
 EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 HIGHEST_LAST = 1_000_000
-_CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19}))?")
+_CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19})(?:-(\d{1,9}))?)?")
+_UNION = re.compile(r"[A-Za-z]\w*:[\d-]+(?:,[A-Za-z]\w*:[\d-]+)*")
+_LAST_ROW = 1 << 31  # behind all that were made of one event
 Columns = tuple[tuple[str, Type], ...]
 
 
@@ -27,20 +29,28 @@ Columns = tuple[tuple[str, Type], ...]
 class EventCursor:
     """A place in the log of a stream: all events up to this commit and position have been read, none after it.
 
-    Events are ordered by commit, then by position. Position -1 is the start of a commit.
+    Events are ordered by commit, then by position. Position -1 is the start of a commit. Events of a derived stream
+    that were made of one event follow each other: `row` is the last of them that has been read.
     """
 
     commit: int
     position: int = -1
+    row: int = _LAST_ROW
+
+    @property
+    def before(self) -> Self:
+        """The cursor before the event that it is at: not all of its rows have been read."""
+        return self if self.row == _LAST_ROW else replace(self, position=self.position - 1, row=_LAST_ROW)
 
     def to_text(self) -> str:
         """As URLs, files and the ids of server-sent events contain it."""
-        return f"{self.commit}" if self.position < 0 else f"{self.commit}-{self.position}"
+        numbers = [self.position] * (self.position >= 0) + [self.row] * (self.row < _LAST_ROW)
+        return "-".join(map(str, (self.commit, *numbers)))
 
     @staticmethod
     def is_cursor(text: str) -> bool:
-        """Whether a text is a cursor, and not a date."""
-        return _CURSOR.fullmatch(text) is not None
+        """Whether a text is a cursor of a stream of any kind, and not a date."""
+        return _CURSOR.fullmatch(text) is not None or _UNION.fullmatch(text) is not None
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -50,7 +60,50 @@ class EventCursor:
             raise QuestionError(
                 f"'{text[:80]}' is not a cursor of a stream", expected="the cursor of an event, such as 12-4096"
             )
-        return cls(int(match[1]), -1 if match[2] is None else int(match[2]))
+        row = _LAST_ROW if match[3] is None else int(match[3])
+        return cls(int(match[1]), -1 if match[2] is None else int(match[2]), row)
+
+
+@dataclass(frozen=True)
+class UnionCursor:
+    """A place in a stream that is made of several base streams: one in the log of each."""
+
+    parts: tuple[tuple[str, EventCursor], ...]  # by the name of the base stream
+
+    def to_text(self) -> str:
+        """As URLs, files and the ids of server-sent events contain it."""
+        return ",".join(f"{stream}:{cursor.to_text()}" for stream, cursor in self.parts)
+
+    def of(self, stream: str) -> EventCursor:
+        """The place in one of the logs: the start of one that it does not name."""
+        return dict(self.parts).get(stream, START)
+
+    def at(self, stream: str, cursor: EventCursor) -> UnionCursor:
+        """The same place, but for one of the logs."""
+        return UnionCursor(tuple((name, cursor if name == stream else part) for name, part in self.parts))
+
+    def __lt__(self, other: UnionCursor) -> bool:
+        """Whether there is something in one of the logs between this place and the other."""
+        return any(self.of(stream) < cursor for stream, cursor in other.parts)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The cursor that `to_text` wrote."""
+        if _UNION.fullmatch(text) is None:
+            raise QuestionError(
+                f"'{text[:80]}' is not a cursor of a stream that is made of several",
+                expected="the cursor of one of its events, such as visits:12-4096,calls:3",
+            )
+        parts = (part.split(":") for part in text.split(","))
+        return cls(tuple((stream, EventCursor.from_text(cursor)) for stream, cursor in parts))
+
+
+Cursor = EventCursor | UnionCursor
+
+
+def read_cursor(text: str) -> Cursor:
+    """The cursor of a stream of any kind."""
+    return UnionCursor.from_text(text) if ":" in text else EventCursor.from_text(text)
 
 
 START = EventCursor(0)
@@ -86,11 +139,8 @@ class StreamEvent:
     position: int
     arrived: datetime
     fields: Mapping[str, Any]
-
-    @property
-    def cursor(self) -> str:
-        """Reading from this cursor continues after this event."""
-        return EventCursor(self.commit, self.position).to_text()
+    cursor: str  # reading from it continues after this event
+    stream: str | None = None  # of an event of a derived stream: the base stream whose event it was made of
 
     def __getitem__(self, field: str) -> Any:
         return self.fields[field]
@@ -100,7 +150,8 @@ class StreamEvent:
         """The event from its JSON."""
         fields = decode_values(content["event"], columns)
         arrived = datetime.fromisoformat(content["arrived"]).astimezone(UTC)
-        return cls(content["commit"], content["position"], arrived, fields)
+        place = (content["commit"], content["position"], arrived, fields, content["cursor"])
+        return cls(*place, content.get("stream"))
 
 
 def decode_values(content: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
@@ -123,7 +174,7 @@ class EventPage:
 
     stream: str
     lines: tuple[bytes, ...]
-    cursor: EventCursor
+    cursor: Cursor
     more: bool  # there are more events now
     columns: Columns
 
@@ -136,7 +187,7 @@ class EventPage:
         """The page from its JSON."""
         lines = tuple(orjson.dumps(event) for event in content["events"])
         columns = read_columns(content["columns"])
-        return cls(stream, lines, EventCursor.from_text(content["cursor"]), content["more"], columns)
+        return cls(stream, lines, read_cursor(content["cursor"]), content["more"], columns)
 
     def as_json(self) -> bytes:
         """As HTTP shows it."""

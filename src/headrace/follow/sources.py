@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import orjson
 
 from headrace.follow.bell import Bell
-from headrace.follow.events import EventLog
-from headrace.follow.page import LATEST, EventCursor, columns_json
+from headrace.follow.logs import Log
+from headrace.follow.page import LATEST, columns_json
 from headrace.follow.subscription import Batch
 
 
@@ -56,8 +56,8 @@ class StreamSource:
 
     repeats = True
 
-    def __init__(self, log: EventLog, where: str | None, key: Mapping[str, Any]) -> None:
-        self._log = log
+    def __init__(self, log: Log, where: str | None, key: Mapping[str, Any]) -> None:
+        self._log: Any = log  # its cursors fit this log only, which types cannot tell
         self._where = where
         self._key = key
         log.filter(where, key)  # a mistake in it is an error now
@@ -65,22 +65,23 @@ class StreamSource:
     @property
     def bell(self) -> Bell:
         """Rung by each commit."""
-        return self._log.bell
+        bell: Bell = self._log.bell
+        return bell
 
     def start(self, place: str | None) -> str:
         """The cursor of a new subscription: by default the end of the log."""
-        return self._log.start(place, LATEST).to_text()
+        return str(self._log.start(place, LATEST).to_text())
 
     def next(self, cursor: str, limit: int) -> SourcePage:
         """The next events that are selected."""
         log = self._log
-        page = log.after(log.check(EventCursor.from_text(cursor)), log.filter(self._where, self._key), limit)
+        page = log.after(log.check(log.parse(cursor)), log.filter(self._where, self._key), limit)
         return SourcePage(page.lines, page.cursor.to_text(), columns_json(page.columns))
 
     def again(self, batch: Batch) -> SourcePage:
         """The same events: the order of the log never changes."""
         log = self._log
-        after, until = (EventCursor.from_text(text) for text in (batch.after, batch.until))
+        after, until = (log.parse(text) for text in (batch.after, batch.until))
         lines = log.until(log.check(after), until, log.filter(self._where, self._key))
         return SourcePage(lines, batch.until, columns_json(log.columns))
 
@@ -90,7 +91,7 @@ class StreamSource:
 
     def lag(self, cursor: str) -> int | None:
         """The events after a cursor, before the condition."""
-        return self._log.table.rows() - self._log.count_until(EventCursor.from_text(cursor))
+        return int(self._log.lag(self._log.parse(cursor)))
 
     def drop(self) -> None:
         """Nothing to do: the log is there for others."""

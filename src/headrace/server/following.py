@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from headrace.define.model import Stream
 from headrace.errors import HeadraceError
 from headrace.follow.bell import Bell
 from headrace.follow.events import EventLog
+from headrace.follow.logs import Log, open_derived
 from headrace.follow.sources import Source, StreamSource
 from headrace.follow.subscriptions import Subscriptions
 from headrace.follow.terms import Terms
@@ -22,18 +25,46 @@ class Following:
     """Asked by HTTP threads. A log is opened for its first reader."""
 
     def __init__(
-        self, folder: Path, store: Store, pipeline_of: Callable[[str], RunningStream], still_mine: Callable[[], None]
+        self,
+        folder: Path,
+        store: Store,
+        pipeline_of: Callable[[str], RunningStream],
+        derived_of: Callable[[str], Stream | None],
+        still_mine: Callable[[], None],
     ) -> None:
         self._store = store
         self._pipeline_of = pipeline_of  # raises if there is no such stream
+        self._derived_of = derived_of  # the definition of a derived stream; None if it is not one
         self._applied = Bell()
         self._lock = threading.Lock()
         self._logs: dict[str, EventLog] = {}
+        self._derived: dict[str, tuple[tuple[str, ...], Log]] = {}  # by name, with the base streams
         self._sources: dict[str, tuple[object, Source]] = {}  # by subscription, with what it was made for
         self.subscriptions = Subscriptions(folder, self._source_of, still_mine)
 
-    def log(self, stream: str) -> EventLog:
+    def log(self, stream: str) -> Log:
         """The events of a stream. A stream that was dropped and created again has another log."""
+        derived = self._derived_of(stream)
+        return self._base_log(stream) if derived is None else self._derived_log(derived)
+
+    def _derived_log(self, stream: Stream) -> Log:
+        assert stream.relation is not None, "it is derived"
+        names = stream.relation.streams
+        logs = {name: self._base_log(name) for name in names}
+        with self._lock:
+            bases, log = self._derived.get(stream.name, ((), None))
+            if log is None or bases != names or log.tables != tuple(each.table for each in logs.values()):
+                pipelines = {name: self._pipeline_of(name) for name in names}
+                streams = {name: partial(_stream_of, pipeline) for name, pipeline in pipelines.items()}
+                log = open_derived(partial(self._definition, stream), streams, logs)
+                self._derived[stream.name] = (names, log)
+        return log
+
+    def _definition(self, known: Stream) -> Stream:
+        """What a derived stream is now; once it is gone, what it was."""
+        return self._derived_of(known.name) or known
+
+    def _base_log(self, stream: str) -> EventLog:
         pipeline = self._pipeline_of(stream)
         table = pipeline.table
         with self._lock:
@@ -52,7 +83,7 @@ class Following:
                 self._sources[terms.name] = ((id(log), terms), source)
         return source
 
-    def _make_source(self, terms: Terms, log: EventLog | None) -> Source:
+    def _make_source(self, terms: Terms, log: Log | None) -> Source:
         if log is not None:
             return StreamSource(log, terms.where, terms.key)
         assert terms.view is not None, "a subscription is over one of both"
@@ -71,3 +102,7 @@ class Following:
     def close(self) -> None:
         """The server stops."""
         self.subscriptions.close()
+
+
+def _stream_of(pipeline: RunningStream) -> Stream:
+    return pipeline.stream

@@ -17,8 +17,8 @@ from headrace.define.kafka import parse_place
 from headrace.define.model import Stream
 from headrace.errors import NotFoundError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.events import read_events
 from headrace.follow.feed import ViewFeeds
+from headrace.follow.logs import read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.follow.subscribe import subscribe
 from headrace.follow.terms import SubscriptionStatus
@@ -37,7 +37,7 @@ from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
-from headrace.server.describe import describe_definition
+from headrace.server.describe import describe_definition, no_own_log
 from headrace.server.following import Following
 from headrace.server.monitor import Monitor
 from headrace.server.sinks import describe_sink, sink_warnings
@@ -267,12 +267,8 @@ class Requests:
     def _pipeline(self, stream: str) -> RunningStream:
         pipelines = self._pipelines
         derived = self._derived(stream)
-        if derived is not None and derived.relation is not None:
-            bases = derived.relation.streams
-            raise NotFoundError(
-                f"stream '{stream}' has no log of its own: it is derived from {', '.join(bases)}",
-                fix=f"name {' or '.join(bases)}",
-            )
+        if derived is not None:
+            raise no_own_log(derived)
         if stream not in pipelines:
             hint = did_you_mean(stream, pipelines)
             raise NotFoundError(

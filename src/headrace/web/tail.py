@@ -11,8 +11,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import NotFoundError, QuestionError, RequestError, did_you_mean
-from headrace.follow.events import FROM, EventLog, first_cursor
-from headrace.follow.page import DEFAULT_LIMIT, HIGHEST_LAST, HIGHEST_LIMIT, EventCursor, EventPage, EventQuestion
+from headrace.follow.events import FROM
+from headrace.follow.logs import Log, first_cursor
+from headrace.follow.page import DEFAULT_LIMIT, HIGHEST_LAST, HIGHEST_LIMIT, Cursor, EventPage, EventQuestion
 from headrace.follow.selection import EventFilter
 from headrace.serve.question import read_key
 from headrace.web.ingest import LONGEST_WAIT_S, read_wait
@@ -119,20 +120,22 @@ def read_number(name: str, text: str | None) -> int | None:
     return int(text)
 
 
-async def _read(log: EventLog, cursor: EventCursor, filter_: EventFilter | None, limit: int) -> EventPage:
+async def _read(log: Log, cursor: Cursor, filter_: EventFilter | None, limit: int) -> EventPage:
     """What follows a cursor: from memory if it is there, which it is for all but the first reader of new events."""
-    page = log.recent(cursor, filter_, limit)
-    if page is None:
-        page = await anyio.to_thread.run_sync(log.after, cursor, filter_, limit, limiter=READING)
+    any_log: Any = log  # its cursors fit this log only, which types cannot tell
+    recent: EventPage | None = any_log.recent(cursor, filter_, limit)
+    if recent is not None:
+        return recent
+    page: EventPage = await anyio.to_thread.run_sync(any_log.after, cursor, filter_, limit, limiter=READING)
     return page
 
 
 async def _page(
     runtime: Runtime,
     request: Request,
-    log: EventLog,
+    log: Log,
     filter_: EventFilter | None,
-    cursor: EventCursor,
+    cursor: Cursor,
     limit: int,
     wait_s: float,
 ) -> EventPage:
@@ -151,9 +154,9 @@ async def _follow(
     runtime: Runtime,
     request: Request,
     stream: str,
-    log: EventLog,
+    log: Log,
     filter_: EventFilter | None,
-    cursor: EventCursor,
+    cursor: Cursor,
 ) -> AsyncIterator[bytes]:
     yield hello(cursor.to_text())
     heartbeat = Heartbeat()
