@@ -307,7 +307,8 @@ def _encoder(stream: Stream, base: str | None) -> Callable[[pa.Table], list[byte
             for name, convert in converts:
                 if values[name] is not None:
                     values[name] = convert(values[name])
-            cursor = {"cursor": "-".join(map(str, place)), "commit": place[0], "position": place[1], **source}
+            text = f"{place[0]}-{place[1]}" if len(place) < 3 else f"{place[0]}-{place[1]}.{place[2]}"
+            cursor = {"cursor": text, "commit": place[0], "position": place[1], **source}
             lines.append(orjson.dumps({**cursor, "arrived": iso_us(arrived_us), "event": values}))
         return lines
 

@@ -19,8 +19,8 @@ from headrace.types import Type
 EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 HIGHEST_LAST = 1_000_000
-_CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19})(?:-(\d{1,9}))?)?")
-_UNION = re.compile(r"[A-Za-z]\w*:[\d-]+(?:,[A-Za-z]\w*:[\d-]+)*")
+_CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19})(?:\.(\d{1,9}))?)?")
+_UNION = re.compile(r"[A-Za-z]\w*:[\d.-]+(?:,[A-Za-z]\w*:[\d.-]+)*")
 _LAST_ROW = 1 << 31  # behind all that were made of one event
 Columns = tuple[tuple[str, Type], ...]
 
@@ -44,8 +44,8 @@ class EventCursor:
 
     def to_text(self) -> str:
         """As URLs, files and the ids of server-sent events contain it."""
-        numbers = [self.position] * (self.position >= 0) + [self.row] * (self.row < _LAST_ROW)
-        return "-".join(map(str, (self.commit, *numbers)))
+        row = "" if self.row == _LAST_ROW else f".{self.row}"
+        return f"{self.commit}" if self.position < 0 else f"{self.commit}-{self.position}{row}"
 
     @staticmethod
     def is_cursor(text: str) -> bool:
