@@ -55,6 +55,17 @@ SLIPS = [
     f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE at > current_date - 7 GROUP BY host",
 ]  # fmt: skip
 WHOLE = [  # the error has `write`, and the place where to write it
+    f"{VIEW}SELECT * FROM requests WHERE status >= 500",
+    f"{VIEW}SELECT r.* EXCEPT (tags), ms / 1000 AS s FROM requests r",
+    "CREATE STREAM d AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    "CREATE STREAM d AS SELECT host FROM request",
+    "CREATE STREAM d AS SELECT hots FROM requests",
+    "CREATE STREAM d AS SELECT host FROM requests UNION SELECT path FROM requests",
+    "CREATE STREAM d WITH (kafka_topic = 'd', value_format = 'json') AS SELECT * FROM requests WHERE ok EMIT CHANGES",
+    "CREATE STREAM d AS SELECT host, path FROM requests WHERE status LIKE '5%' PARTITION BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM (SELECT host, at AS time FROM requests) GROUP BY host, window(at, '1 hour')",
+    f"{VIEW}SELECT host, count(*) AS n FROM (SELECT host, sent, at FROM requests) GROUP BY host, window(sent, '1 hour')",
+    f"{VIEW}WITH a AS (SELECT hots FROM requests) SELECT host, count(*) AS n FROM a GROUP BY host",
     f"{VIEW}SELECT hots, count(*) AS n FROM requests GROUP BY hots",
     f"{VIEW}SELECT host, coutn(*) AS n {BY_HOUR}",
     f"{VIEW}SELECT host, count(*) AS n FROM request GROUP BY host",

@@ -286,7 +286,8 @@ NOT_HERE = {
     **dict.fromkeys(("session", "session_window"), "use window, TUMBLE or HOP; sessions are not available yet"),
     **dict.fromkeys(
         ("explode", "unnest", "flatten", "arrayjoin", "posexplode"),
-        "a row for each element of an ARRAY is not available yet; x[0] reads one, array_contains(x, y) tests all",
+        "a row for each element of an ARRAY is made in FROM, as in LATERAL VIEW explode(x) t AS i; x[0] reads one, "
+        "array_contains(x, y) tests all",
     ),
     **dict.fromkeys(
         ("array", "map", "struct", "named_struct", "transform"),

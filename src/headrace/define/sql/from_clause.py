@@ -109,13 +109,9 @@ class FromReader(PeerReader):
         return RowSelect(at, tuple(items), source, where)
 
     def _row_item(self) -> StarItem | RowItem:
-        if self.sees_symbol("*"):
-            return self._star(self.take().start, None)
-        if self.next.kind in (WORD, QUOTED) and self.ahead(1).text == "." and self.ahead(2).text == "*":
-            of = self.take()
-            self.take()
-            self.take()
-            return self._star(of.start, of.text)
+        star = self.read_star()
+        if star is not None:
+            return star
         self.may_be_over = True
         node = self.expression()
         self.may_be_over = False
@@ -124,6 +120,17 @@ class FromReader(PeerReader):
         if self.tokens[self.index - 1].upper == "AS" or (self.next.kind in (WORD, QUOTED) and not self.sees("FROM")):
             return RowItem(node, (self.expect_name("a column").text,))
         return RowItem(node)
+
+    def read_star(self) -> StarItem | None:
+        """`*` or `t.*`, with EXCEPT and REPLACE; None if the next item is another."""
+        if self.sees_symbol("*"):
+            return self._star(self.take().start, None)
+        if self.next.kind in (WORD, QUOTED) and self.ahead(1).text == "." and self.ahead(2).text == "*":
+            of = self.take()
+            self.take()
+            self.take()
+            return self._star(of.start, of.text)
+        return None
 
     def _star(self, at: int, of: str | None) -> StarItem:
         without: list[tuple[str, int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -82,6 +83,7 @@ def build_view(select: Select, streams: Mapping[str, Stream]) -> View:
         stream, scope = _read_from(select, streams)
     if len(mistakes.errors) > len(select.mistakes):
         raise join(mistakes.errors)
+    _refuse_rows(select, scope)
     select, errors = resolve(select, stream)
     select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
     try:
@@ -105,6 +107,28 @@ def _read_from(select: Select, streams: Mapping[str, Stream]) -> tuple[Stream, R
     if stream is None or exploded != Rows.of(stream, item.alias):
         stream = exploded.stream(item.name or item.alias or select.name)
     return stream, scope
+
+
+def _refuse_rows(select: Select, scope: RowScope) -> None:
+    """Raise if the query keeps events as they are, without aggregates: that is a stream."""
+    grouped = select.groups or select.all_keys or select.table_window or select.having or select.peer.distinct
+    if grouped or select.incomplete or select.left_out or any(contains_aggregate(item.node) for item in select.items):
+        return
+    try:
+        for item in select.items:
+            if not isinstance(item.node, Star):
+                check(select.source, item.node, scope)
+    except DefinitionError:
+        return  # perhaps a misspelled aggregate: reported below
+    error = select.source.error(
+        select.at,
+        f"view '{select.name}' has no aggregate, so that its rows are events one by one: a stream",
+        fix=f"write CREATE STREAM {select.name} AS SELECT …, or add an aggregate: count(*) AS hits",
+    )
+    words = re.search(r"MATERIALIZED\s+VIEW", select.source.text[select.peer.start : select.at], re.IGNORECASE)
+    if words:
+        error.write, error.replaces = "STREAM", (select.peer.start + words.start(), select.peer.start + words.end())
+    raise join([*select.mistakes, error])
 
 
 class _Builder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.define.durations import SECOND_MS
-from headrace.define.expression.syntax import Logic, Node
+from headrace.define.expression.syntax import Logic, Node, Star
 from headrace.define.shape import read_limit, read_order
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.select import Item, Select
@@ -79,6 +79,9 @@ class ViewReader(FromReader):
 
     def item(self) -> Item:
         """An expression, with a name if AS or a bare word follows."""
+        star = self.read_star()
+        if star is not None:
+            return Item(Star(star.at), None)
         start, self.may_be_over = self.index, True
         node = self.expression()
         self.may_be_over = False

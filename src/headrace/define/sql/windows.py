@@ -204,13 +204,17 @@ def _zone(source: Source, node: Node) -> str:
 
 
 def _not_event_time(source: Source, node: Node, stream: Stream) -> DefinitionError:
-    time = stream.time_column
-    watermark = f"WATERMARK FOR {node.name}" if isinstance(node, Name) and not stream.event_time else None
+    time, name = stream.time_column, node.name if isinstance(node, Name) else None
+    fix = f"write {time}"
+    if name and stream.relation is not None:
+        fix += f", or set it anew: CREATE STREAM {stream.name} (WATERMARK FOR {name}) AS SELECT …"
+    elif name and not stream.event_time:
+        fix = f"declare WATERMARK FOR {name} in the stream, or write {time}"
     return source.error(
         node.at,
         f"a window is over the event time of the stream; that of '{stream.name}' is '{time}'",
-        found=f"'{node.name}'" if isinstance(node, Name) else "an expression",
-        fix=f"declare {watermark} in the stream, or write {time}" if watermark else f"write {time}",
+        found=f"'{name}'" if name else "an expression",
+        fix=fix,
         write=time,
         span=node.span,
     )
