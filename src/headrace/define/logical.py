@@ -9,7 +9,7 @@ from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.logical_errors import as_definition_error, reads_stream
 from headrace.define.mistakes import FollowUpError, each, join
 from headrace.define.model import LogicalView, Stream, View
-from headrace.define.queries import QueryError, check, read_tree, references
+from headrace.define.queries import QueryError, check, read_tree, references, select_columns
 from headrace.define.rules import check_distinct, located
 from headrace.define.sinks import row_types
 from headrace.define.sketch_merges import SKETCH, rewrite, sketch_columns
@@ -65,11 +65,6 @@ def check_again(logical: Iterable[LogicalView], views: Mapping[str, View]) -> di
     if errors:
         raise join(errors)
     return built
-
-
-def evaluated(view: LogicalView) -> str:
-    """The SELECT with its declared columns only: a table that it reads may have more while sketches are merged."""
-    return f"SELECT {', '.join(duckdb_name(name) for name, _ in view.columns)} FROM (\n{view.sql}\n)"
 
 
 class _Builder:
@@ -220,7 +215,9 @@ class _Builder:
             self._search(schema)
             name = f"{schema}.{duckdb_name(view.name)}"
             if isinstance(view, LogicalView) and rewrite(self.connection, view.sql) is None:
-                self.connection.execute(f"CREATE VIEW IF NOT EXISTS {name} AS {evaluated(view)}")
+                self.connection.execute(
+                    f"CREATE VIEW IF NOT EXISTS {name} AS {select_columns(view.sql, dict(view.columns))}"
+                )
                 continue
             columns = [f"{duckdb_name(column)} {duckdb_type(of)}" for column, of in columns_of(view).items()]
             sketches = sketch_columns(view) if schema == SKETCHED and isinstance(view, View) else []

@@ -5,11 +5,13 @@ This is the first barrier, not the only one: the database cannot access anything
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
+
+from headrace.define.expression.computed import duckdb_name
 
 if TYPE_CHECKING:
     import duckdb
@@ -111,6 +113,11 @@ def references(tree: Any, own: frozenset[str] = frozenset()) -> dict[str, int]:
         own |= name
     rest = [part for key, part in tree.items() if key != "cte_map"]
     return references(rest, own) | places
+
+
+def select_columns(query: str, columns: Iterable[str]) -> str:
+    """The query with these of its columns: a table that it reads may have more while sketches are merged."""
+    return f"SELECT {', '.join(map(duckdb_name, columns))} FROM (\n{query}\n)"
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:

@@ -32,7 +32,7 @@ class Answer:
     """The rows of a question to a view, with metadata."""
 
     view: str
-    version: int
+    version: int | None  # None: of a logical view
     columns: tuple[tuple[str, Type], ...]
     values: list[tuple[Value, ...]]  # one per row, in the order of columns
     next_cursor: str | None
@@ -53,6 +53,8 @@ class Answer:
     estimates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     # Of columns that are scaled from a sample: how far each value is from the true one in 95 of 100 cases, at most.
     bounds: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    # Of a logical view: the views that it was computed from, each with version, commits, freshness and stated errors.
+    parts: Mapping[str, Mapping[str, Any]] | None = None
 
     def stated_errors(self) -> dict[str, str]:
         """The stated error of each approximate column, and in how many rows it is an estimate if not in all."""
@@ -116,6 +118,8 @@ class Answer:
         if self.missing is not None:
             encoders = {name: encoder(of) for name, of in self.columns}
             content["missing"] = [{name: _apply(encoders[name], key[name]) for name in key} for key in self.missing]
+        if self.parts is not None:
+            content["parts"] = {name: dict(part) for name, part in self.parts.items()}
         return content
 
     def _encoded_rows(self) -> list[dict[str, Any]]:
@@ -164,6 +168,7 @@ class Answer:
             missing=missing,
             estimates={name: tuple(rows) for name, rows in content.get("estimates", {}).items()},
             bounds={name: tuple(bounds) for name, bounds in content.get("bounds", {}).items()},
+            parts=content.get("parts"),
         )
 
 

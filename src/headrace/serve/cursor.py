@@ -48,29 +48,63 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
         fields = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         mark, definition, start_ms, end_ms, window, *keys = fields
         if mark == _mark(question) and definition != _definition(version):
-            raise ConflictError(
-                f"view '{version.view.name}' was edited after the page that the cursor came from",
-                fix="omit the cursor to start from the first page",
-            )
+            raise _edited(version.view.name)
         if window is None:
             cursor = Cursor(_ms(start_ms), _ms(end_ms), (), int(*keys))
         else:
             last = [_apply(decoder(of), value) for of, value in zip(types, keys, strict=True)]
             cursor = Cursor(_ms(start_ms), _ms(end_ms), (int(window), *last))
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise QuestionError(
-            "the cursor cannot be read",
-            found=repr(text[:60]),
-            expected="the next_cursor of an answer, unchanged",
-            fix="omit it to start from the first page",
-        ) from error
+        raise _unreadable(text) from error
     if mark != _mark(question):
-        raise QuestionError(
-            "the cursor belongs to another question",
-            expected="the same question, except for the limit",
-            fix="omit it to start from the first page",
-        )
+        raise _of_another_question()
     return cursor
+
+
+def skip_cursor(question: Question, definition: str, skip: int) -> str:
+    """The cursor after so many rows of a view with this fingerprint, which is evaluated anew for each page."""
+    return base64.urlsafe_b64encode(orjson.dumps([_mark(question), definition, skip])).decode().rstrip("=")
+
+
+def read_skip(question: Question, definition: str) -> int:
+    """How many rows the cursor of a question leaves out."""
+    text = question.cursor or ""
+    try:
+        mark, of, skip = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        rows = int(skip)
+        if rows < 0:
+            raise ValueError(skip)
+    except (ValueError, TypeError) as error:
+        raise _unreadable(text) from error
+    if mark != _mark(question):
+        raise _of_another_question()
+    if of != definition:
+        raise _edited(question.view)
+    return rows
+
+
+def _unreadable(text: str) -> QuestionError:
+    return QuestionError(
+        "the cursor cannot be read",
+        found=repr(text[:60]),
+        expected="the next_cursor of an answer, unchanged",
+        fix="omit it to start from the first page",
+    )
+
+
+def _of_another_question() -> QuestionError:
+    return QuestionError(
+        "the cursor belongs to another question",
+        expected="the same question, except for the limit",
+        fix="omit it to start from the first page",
+    )
+
+
+def _edited(view: str) -> ConflictError:
+    return ConflictError(
+        f"view '{view}' was edited after the page that the cursor came from",
+        fix="omit the cursor to start from the first page",
+    )
 
 
 def _mark(question: Question) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.define.queries import QueryError, check
+from headrace.define.queries import QueryError, check, select_columns
 from headrace.define.sketch_merges import SKETCH, no_sketch, rewrite
-from headrace.sql.as_of import extract_as_of
+from headrace.sql.as_of import extract_as_of, quoted
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
 from headrace.sql.load import Loaded, load_view
 from headrace.sql.merging import register
@@ -98,12 +98,20 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
     connection.execute(f"SET memory_limit = '{int(request['memory_mb']) * 4 // 5}MB'").fetchall()
     merging = rewrite(connection, request["query"])
-    if merging is not None:
+    logical = []
+    while "logical" in reply:
+        logical.append((reply, rewrite(connection, reply["sql"])))
+        reply = wire.expect(JSON).json()
+    sketches = merging is not None or any(text is not None for _, text in logical)
+    if sketches:
         register(connection)
     loaded = {}
     while reply != RUN:
-        loaded[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=merging is not None)
+        loaded[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=sketches)
         reply = wire.expect(JSON).json()
+    for view, text in logical:
+        query = select_columns(text or view["sql"], view["columns"])
+        connection.execute(f"CREATE VIEW {quoted(view['logical'])} AS {query}").fetchall()
     connection.execute("SET lock_configuration = true").fetchall()
     forbid_opening(request["timeout_s"], threads)
     try:

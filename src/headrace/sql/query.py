@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.define.model import View
+from headrace.define.model import LogicalView, View
 from headrace.define.queries import EXAMPLE, LONGEST_BYTES
 from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
 from headrace.format import Shown, iso, iso_us
@@ -26,6 +27,7 @@ from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, 
 from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
+NO_LOGICAL: Mapping[str, LogicalView] = MappingProxyType({})
 
 # Finds the store with a version as of an earlier commit, and the text that names the commit.
 FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, str]]]
@@ -42,6 +44,7 @@ class _ViewState(Shown):
     freshness_reason: str | None
     approximate: Mapping[str, str]
     stalled: str | None
+    settled_until: str | None
     errors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by column: rows without a value, reason
 
 
@@ -82,8 +85,9 @@ def run_sql(
     freshness: Freshness,
     now: datetime,
     find_as_of: FindAsOf,
+    logical: Mapping[str, LogicalView] = NO_LOGICAL,
 ) -> SqlAnswer:
-    """The answer to a SELECT. This process never parses the SQL: a child process does, and may crash.
+    """The answer to a SELECT over views. This process never parses the SQL: a child process does, and may crash.
 
     Views AS OF may take long to compute, and no child waits for that: the query is started again afterwards.
     """
@@ -95,7 +99,7 @@ def run_sql(
             with children.lend() as child:
                 reply = _begin(child, children, query, most)
                 if all(as_of_table["table"] in as_of_views for as_of_table in reply["as_of"]):
-                    versions = _ship_all(child, store, reply, as_of_views)
+                    versions = _ship_all(child, store, reply, as_of_views, logical)
                     table, types, counts = _finish(child, children)
                     break
                 _forget(child)
@@ -138,22 +142,53 @@ def _forget(child: Child) -> None:
     child.again = True
 
 
-def _ship_all(child: Child, store: Store, reply: dict[str, Any], as_of_views: Mapping[str, _AsOfView]) -> list[Version]:
-    """Send all tables of a query; returns the current versions of its views."""
+def _ship_all(
+    child: Child,
+    store: Store,
+    reply: dict[str, Any],
+    as_of_views: Mapping[str, _AsOfView],
+    logical: Mapping[str, LogicalView],
+) -> list[Version]:
+    """Send all tables of a query, logical views first; returns the current versions of its views."""
+    names = [name for name in reply["tables"] if name not in as_of_views]
     with store.snapshot() as snapshot:
+        serving = {version.view.name: version for version in snapshot.versions() if version.serving}
+        computed, names = _parts(names, serving, logical)
         try:
-            versions = _find_versions(
-                snapshot, [name for name in reply["tables"] if name not in as_of_views], reply["own"]
-            )
+            versions = _find_versions(snapshot, serving, names, reply["own"], logical)
         except HeadraceError:
             _forget(child)
             raise
+        for view in computed:
+            columns = [name for name, _ in view.columns]
+            child.wire.send_json({"logical": view.name, "sql": view.sql, "columns": columns})
         for version in versions:
             _ship(child.wire, snapshot, version, version.view.name)
-    for name, view in as_of_views.items():
-        with view.store.snapshot() as snapshot:
-            _ship(child.wire, snapshot, view.version, name)
+    for name, as_of_view in as_of_views.items():
+        with as_of_view.store.snapshot() as snapshot:
+            _ship(child.wire, snapshot, as_of_view.version, name)
     return versions
+
+
+def _parts(
+    names: Sequence[str], serving: Mapping[str, Version], logical: Mapping[str, LogicalView]
+) -> tuple[list[LogicalView], list[str]]:
+    """The logical views among these names, each after those that it reads, and the other names of all of them."""
+    computed: dict[str, LogicalView] = {}
+    others: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        own = None if name in serving else _resolve(name, logical)
+        if own is None:
+            others[name] = None
+        elif own not in computed:
+            for part in logical[own].reads:
+                add(part)
+            computed[own] = logical[own]
+
+    for name in names:
+        add(name)
+    return list(computed.values()), list(others)
 
 
 def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict[str, Any]]:
@@ -191,7 +226,8 @@ def _find(store: Store, table: dict[str, Any], find_as_of: FindAsOf) -> Iterator
     if as_of is None:
         raise SqlError(f"'{table['table']}' names no commit or time")
     with store.snapshot() as snapshot:
-        (serving,) = _find_versions(snapshot, [table["view"]], [])
+        by_name = {version.view.name: version for version in snapshot.versions() if version.serving}
+        (serving,) = _find_versions(snapshot, by_name, [table["view"]], [])
     with find_as_of(serving, as_of) as (as_of_store, reason):
         with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
@@ -216,16 +252,24 @@ def _read_reply(child: Child, frame: Frame, children: Children) -> dict[str, Any
     return reply
 
 
-def _find_versions(snapshot: Snapshot, names: Sequence[str], own: Sequence[str]) -> list[Version]:
+def _find_versions(
+    snapshot: Snapshot,
+    serving: Mapping[str, Version],
+    names: Sequence[str],
+    own: Sequence[str],
+    logical: Mapping[str, LogicalView] = NO_LOGICAL,
+) -> list[Version]:
     """The serving versions of the views that a query names; names are case-insensitive unless that is ambiguous."""
-    serving = {version.view.name: version for version in snapshot.versions() if version.serving}
     versions: dict[str, Version] = {}
     for name in names:
         view = _resolve(name, serving)
         if view is None:
             if name.lower() in map(str.lower, own):
                 continue  # a common table expression of the query
-            hint = did_you_mean(name, serving) or f"there are: {', '.join(sorted(serving)) or 'none yet'}"
+            if any(version.view.name == name and version.live for version in snapshot.versions()):
+                find_serving(snapshot, name)  # raises: it is being built
+            known = sorted({*serving, *logical})
+            hint = did_you_mean(name, known) or f"there are: {', '.join(known) or 'none yet'}"
             raise NotFoundError(
                 f"view '{name}' does not exist",
                 fix=f"{hint}; query the events of a stream with `headrace sql --events`",
@@ -239,10 +283,10 @@ def _find_versions(snapshot: Snapshot, names: Sequence[str], own: Sequence[str])
     return list(versions.values())
 
 
-def _resolve(name: str, serving: Mapping[str, Version]) -> str | None:
-    if name in serving:
+def _resolve(name: str, views: Mapping[str, object]) -> str | None:
+    if name in views:
         return name
-    alike = [view for view in serving if view.lower() == name.lower()]
+    alike = [view for view in views if view.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -284,6 +328,7 @@ def _describe(version: Version, freshness: Freshness) -> _ViewState:
         freshness_reason=reason,
         approximate=stated_errors(version.view),
         stalled=version.stalled,
+        settled_until=iso_us(version.settled_us) if version.view.window else None,
     )
 
 

@@ -1,0 +1,233 @@
+"""Answers questions to logical views: as a SELECT over the view, in the child process of SQL over views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.aggregate import Value
+from headrace.define.fingerprint import fingerprint
+from headrace.define.model import LogicalView
+from headrace.define.queries import LONGEST_BYTES
+from headrace.errors import HeadraceError, QuestionError, SqlError, did_you_mean
+from headrace.format import iso
+from headrace.serve.answer import Answer
+from headrace.serve.cursor import read_skip, skip_cursor
+from headrace.serve.lookup import too_many_rows
+from headrace.serve.question import DEFAULT_LIMIT, Question
+from headrace.serve.values import key_value
+from headrace.sql.answer import SqlAnswer
+from headrace.sql.as_of import quoted
+from headrace.store.few import rank
+from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type, arrow_type, decimal
+
+Run = Callable[[str, int], SqlAnswer]  # a query over views, and the most rows of its answer
+Row = tuple[Any, ...]
+START, SETTLED = "window_start", "settled"
+WIDE = decimal(38)  # of integers that do not fit BIGINT
+
+
+def ask_logical(view: LogicalView, question: Question, run: Run) -> Answer:
+    """The rows of a logical view now, with the state of each view that it was computed from."""
+    _refuse(view, question)
+    mark = fingerprint(view)
+    skip = read_skip(question, mark) if question.cursor else 0
+    limit = question.limit or DEFAULT_LIMIT
+    where = _typed_keys(view, question)
+    query = _select(view, question, where, skip)
+    if len(query.encode()) > LONGEST_BYTES:
+        raise QuestionError(
+            f"the question names too many keys of logical view '{view.name}' at once",
+            found=f"{len(where):,} keys",
+            fix="ask in parts",
+        )
+    try:
+        result = run(query, limit)
+    except SqlError as error:
+        raise _with_view(view, error) from error
+    columns, values = _rows(view, result.table)
+    missing = None
+    if question.lookup:
+        if result.truncated:
+            raise too_many_rows(question)
+        values, missing = _arrange([name for name, _ in columns], values, where)
+    return Answer(
+        view=view.name,
+        version=None,
+        columns=columns,
+        values=values,
+        next_cursor=skip_cursor(question, mark, skip + len(values)) if result.truncated else None,
+        more_rows=result.more_rows,
+        commits=result.commits,
+        newest_event=_newest(result.views),
+        at=datetime.fromisoformat(result.at),
+        freshness_ms=result.freshness_ms,
+        freshness_reason=result.freshness_reason,
+        events={},
+        corrections=0,
+        approximate={},
+        windows=None,
+        stalled=next(
+            (f"view '{name}': {part['stalled']}" for name, part in result.views.items() if part["stalled"]), None
+        ),
+        missing=missing,
+        parts=result.views,
+    )
+
+
+def _refuse(view: LogicalView, question: Question) -> None:
+    """Refuse what only views with panes of events can answer."""
+    asks = {
+        "start": question.start,
+        "end": question.end,
+        "window": question.window_ms or question.calendar or question.all_time,
+        "every": question.every_ms,
+        "cumulate": question.cumulate_ms,
+        "zone": question.zone,
+        "by": question.by is not None,
+        "corrections": question.corrections,
+        "version_as_of": question.as_of and question.as_of.commits is not None,
+        "timestamp_as_of": question.as_of,
+    }
+    name = next((name for name, value in asks.items() if value), None)
+    if name is not None:
+        raise QuestionError(
+            f"view '{view.name}' is logical, so it cannot answer {name}",
+            expected="keys, having, order_by, settled_only, limit and cursor",
+            fix=f"ask what it reads ({', '.join(view.reads)}), or write a SELECT over it: `headrace sql`",
+        )
+    if question.settled_only and dict(view.columns).get(SETTLED) != BOOLEAN:
+        raise QuestionError(
+            f"view '{view.name}' has no column settled, so settled_only cannot be answered",
+            fix="select settled, or bool_and(settled) AS settled, in its definition",
+        )
+
+
+def _typed_keys(view: LogicalView, question: Question) -> list[Mapping[str, Value]]:
+    types = dict(view.columns)
+    for alternative in question.where:
+        for name in alternative:
+            if name not in types:
+                raise QuestionError(
+                    f"view '{view.name}' has no column '{name}'",
+                    expected=", ".join(types),
+                    fix=did_you_mean(name, types),
+                )
+            if types[name].is_nested:
+                raise QuestionError(f"column '{name}' is of type {types[name]}", fix="select rows by another column")
+    return [{name: key_value(name, types[name], value) for name, value in each.items()} for each in question.where]
+
+
+def _select(view: LogicalView, question: Question, where: Sequence[Mapping[str, Value]], skip: int) -> str:
+    """The question as a SELECT over the view."""
+    conditions = [f"({' OR '.join(map(_condition, where))})"] if where else []
+    conditions += [SETTLED] if question.settled_only else []
+    # The line ends close comments that a condition may end with.
+    conditions += [f"({question.having}\n)"] if question.having and question.having.strip() else []
+    text = f"SELECT * FROM {quoted(view.name)}"
+    text += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    order = _order(view, question)
+    text += f" ORDER BY {order}\n" if order else ""
+    return text + (f" OFFSET {skip}" if skip else "")
+
+
+def _order(view: LogicalView, question: Question) -> str | None:
+    """That of the question, else of the view; a view without one gets one, so that pages fit together."""
+    if question.order_by and question.order_by.strip():
+        return question.order_by
+    if view.ordered and question.order_by is None:
+        return None
+    types = dict(view.columns)
+    names = [name for name, of in types.items() if not of.is_nested]
+    items = []
+    if types.get(START) == TIMESTAMP:
+        items = [f"{quoted(START)} {'DESC' if question.newest_first else 'ASC'} NULLS FIRST"]
+        names.remove(START)
+    return ", ".join([*items, *(f"{quoted(name)} NULLS FIRST" for name in names)]) or None
+
+
+def _condition(key: Mapping[str, Value]) -> str:
+    parts = [
+        f"{quoted(name)} IS NULL" if value is None else f"{quoted(name)} = {_literal(value)}"
+        for name, value in key.items()
+    ]
+    return f"({' AND '.join(parts)})"
+
+
+def _literal(value: Value) -> str:
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int() | Decimal():
+            return f"{value:f}" if isinstance(value, Decimal) else str(value)
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)" if math.isfinite(value) else f"CAST('{value}' AS DOUBLE)"
+        case datetime():
+            return f"TIMESTAMPTZ '{iso(value)}'"
+        case date():
+            return f"DATE '{value.isoformat()}'"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def _rows(view: LogicalView, table: pa.Table) -> tuple[tuple[tuple[str, Type], ...], list[Row]]:
+    """The columns with the types of this answer, and the rows."""
+    columns, values = [], []
+    for (name, declared), column in zip(view.columns, table.columns, strict=True):
+        of, typed = _typed(declared, column)
+        columns.append((name, of))
+        items = typed.to_pylist()
+        values.append([_plain(of, item) for item in items] if of.is_nested else items)
+    return tuple(columns), list(zip(*values, strict=True))
+
+
+def _typed(declared: Type, column: pa.ChunkedArray) -> tuple[Type, pa.ChunkedArray]:
+    """A column as its declared type; integers that do not fit it are DECIMAL(38,0), never a wrong number."""
+    try:
+        return declared, column.cast(arrow_type(declared))
+    except pa.ArrowInvalid:
+        if declared == BIGINT:
+            return WIDE, column.cast(arrow_type(WIDE))
+        raise
+
+
+def _plain(of: Type, value: Any) -> Value:
+    """A nested value as answers have it: maps as dictionaries."""
+    if value is None or not of.is_nested:
+        return value
+    if of.name == "MAP":
+        return {key: _plain(of.inner, item) for key, item in value}
+    if of.name == "ARRAY":
+        return [_plain(of.inner, item) for item in value]
+    return {name: _plain(part, value[name]) for name, part in of.parts}
+
+
+def _arrange(
+    names: Sequence[str], rows: Sequence[Row], where: Sequence[Mapping[str, Value]]
+) -> tuple[list[Row], tuple[Mapping[str, Value], ...]]:
+    """The rows of each key in the order of the keys, and the keys without rows."""
+    arranged: list[Row] = []
+    missing = []
+    for key in where:
+        places = [(names.index(name), rank(value)) for name, value in key.items()]
+        own = [row for row in rows if all(rank(row[place]) == value for place, value in places)]
+        arranged += own
+        missing += [] if own else [key]
+    return arranged, tuple(missing)
+
+
+def _newest(parts: Mapping[str, Mapping[str, Any]]) -> datetime | None:
+    times = [datetime.fromisoformat(part["newest_event"]) for part in parts.values() if part["newest_event"]]
+    return max(times, default=None)
+
+
+def _with_view(view: LogicalView, error: SqlError) -> HeadraceError:
+    """The error of the query, with the view that it comes from."""
+    message = error.message.replace("the query ", "the computation ", 1)
+    return type(error)(
+        f"view '{view.name}' cannot be computed: {message}", found=error.found, expected=error.expected, fix=error.fix
+    )
