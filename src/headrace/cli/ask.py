@@ -218,7 +218,7 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
 def _is_unbounded(answer: Answer, name: str) -> bool:
     """Whether the windows of all rows lack this bound."""
     if answer.windows is None:
-        return True
+        return answer.parts is None  # of a logical view it is a column like any other
     bound = "start" if name == "window_start" else "end"
     has_windows = answer.windows["window_ms"] is not None or "window" in answer.windows
     return not has_windows and answer.windows[bound] is None
@@ -243,6 +243,8 @@ def footer(answer: Answer) -> list[str]:
     fresh = freshness(answer.freshness_ms, answer.freshness_reason)
     settled_index = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
     settled_rows = sum(bool(row[settled_index]) for row in answer.values) if settled_index is not None else 0
+    if answer.parts is not None:
+        return _footer_of_parts(answer, answer.parts, fresh, settled_rows if settled_index is not None else None)
     on_time = sum(answer.events.values()) - answer.corrections
     lines = [
         f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
@@ -255,19 +257,48 @@ def footer(answer: Answer) -> list[str]:
         + f" · events: {answer.events.get('batch', 0):,} batch, {answer.events.get('speed', 0):,} speed"
         + f" · {on_time:,} on time + {plural(answer.corrections, 'correction')}",
     ]
-    if answer.missing:
-        keys = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])
-        more = ", …" if len(answer.missing) > MISSING_SHOWN else ""
-        lines.append(f"no rows for {plural(len(answer.missing), 'key')}: {keys}{more}")
+    lines += _missing(answer)
     lines += [f"{name}: {error}" for name, error in answer.stated_errors().items()]
     reasons = Counter((error.column, error.reason) for error in answer.errors)
     lines += [f"{ERROR} in {name} of {plural(count, 'row')}: {why}" for (name, why), count in reasons.items()]
     if answer.stalled:
         lines.append(f"stalled: {answer.stalled}")
-    if answer.next_cursor:
-        more = "more rows" if answer.more_rows is None else f"{plural(answer.more_rows, 'more row')}"
-        lines.append(f"{more}: --cursor {answer.next_cursor} continues after these; --limit all shows all")
-    return lines
+    return lines + _more(answer)
+
+
+def _footer_of_parts(
+    answer: Answer, parts: Mapping[str, Mapping[str, Any]], fresh: str, settled_rows: int | None
+) -> list[str]:
+    """The metadata of an answer of a logical view: the state of each view that it was computed from."""
+    settled = "" if settled_rows is None else f": {settled_rows:,} settled"
+    lines = [f"{plural(len(answer.values), 'row')}{settled} · logical view · freshness: {fresh}"]
+    for name, part in parts.items():
+        commits = ", ".join(f"{stream} commit {number:,}" for stream, number in part["commits"].items())
+        own = freshness(part["freshness_ms"], part["freshness_reason"])
+        lines.append(f"from {name}: version {part['version']} · as of {commits} · freshness: {own}")
+        lines += [f"{name}.{column}: {error}" for column, error in part["approximate"].items()]
+        lines += [
+            f"{name}.{column} is NULL in {plural(error['rows'], 'row')}: {error['reason']}"
+            for column, error in part["errors"].items()
+        ]
+        if part["stalled"]:
+            lines.append(f"{name} is stalled: {part['stalled']}")
+    return [*lines, *_missing(answer), *_more(answer)]
+
+
+def _missing(answer: Answer) -> list[str]:
+    if not answer.missing:
+        return []
+    keys = ", ".join(_key_text(key) for key in answer.missing[:MISSING_SHOWN])
+    more = ", …" if len(answer.missing) > MISSING_SHOWN else ""
+    return [f"no rows for {plural(len(answer.missing), 'key')}: {keys}{more}"]
+
+
+def _more(answer: Answer) -> list[str]:
+    if not answer.next_cursor:
+        return []
+    more = "more rows" if answer.more_rows is None else f"{plural(answer.more_rows, 'more row')}"
+    return [f"{more}: --cursor {answer.next_cursor} continues after these; --limit all shows all"]
 
 
 def _key_text(key: Mapping[str, Any]) -> str:

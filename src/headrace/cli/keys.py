@@ -63,7 +63,9 @@ def _read_object(line: bytes, file: str, number: int) -> Mapping[str, Any]:
 
 def _only_key(connection: Connection, view: str) -> str:
     """The name of the view's key, if it has one; a view that does not exist is told when it is asked."""
-    keys = next((status.keys for status in connection.verbs.views() if status.name == view), ("key",))
+    views = {status.name: status.keys for status in connection.verbs.views()}
+    views |= {each.name: tuple(column.name for column in each.columns) for each in connection.verbs.logical_views()}
+    keys = views.get(view, ("key",))
     if len(keys) != 1:
         raise QuestionError(
             f"view '{view}' has {len(keys)} keys, so a value alone names none of its rows",

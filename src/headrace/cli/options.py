@@ -35,24 +35,24 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def complete_view(context: typer.Context, incomplete: str) -> list[str]:
     """The applied views, for shell completion."""
-    return _applied_names(context, "view", incomplete)
+    return _applied_names(context, ("view", "table", "logical view"), incomplete)
 
 
 def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
     """The applied streams, for shell completion."""
-    return _applied_names(context, "stream", incomplete)
+    return _applied_names(context, ("stream",), incomplete)
 
 
 def complete_sink(context: typer.Context, incomplete: str) -> list[str]:
     """The applied sinks, for shell completion."""
-    return _applied_names(context, "sink", incomplete)
+    return _applied_names(context, ("sink",), incomplete)
 
 
-def _applied_names(context: typer.Context, kind: str, incomplete: str) -> list[str]:
+def _applied_names(context: typer.Context, kinds: tuple[str, ...], incomplete: str) -> list[str]:
     try:
         workspace = Workspace.open(context.params.get("workspace") or ".")
         definitions = json.loads(workspace.catalog_file.read_text())["definitions"]
-        return sorted(d["name"] for d in definitions if d["kind"] == kind and d["name"].startswith(incomplete))
+        return sorted(d["name"] for d in definitions if d["kind"] in kinds and d["name"].startswith(incomplete))
     except (OSError, ValueError, KeyError, TypeError, HeadraceError):
         return []  # completion cannot report errors
 

@@ -23,7 +23,7 @@ from headrace.server.layers import alarm, building, checked, shares
 
 if TYPE_CHECKING:
     from headrace.alert.status import AlertStatus
-    from headrace.server.state import FieldStatus, StreamStatus, ViewStatus, WorkspaceStatus
+    from headrace.server.state import FieldStatus, LogicalStatus, StreamStatus, ViewStatus, WorkspaceStatus
 
 EVERY_S = 1.0
 NO_STREAMS = "no streams yet: `headrace up` starts those in definitions/"
@@ -70,7 +70,8 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     streams = _streams_table(status.streams, width) if status.streams else Text(NO_STREAMS)
     views = _views_table(status.views, width) if status.views else Text(NO_VIEWS)
     sinks: list[RenderableType] = [Text(), sinks_table(status.sinks, width)] if status.sinks else []
-    parts: list[RenderableType] = [head, Text(), streams, *_advice(status.streams), Text(), views, *sinks]
+    logical: list[RenderableType] = [Text(), _logical_table(status.logical, width)] if status.logical else []
+    parts: list[RenderableType] = [head, Text(), streams, *_advice(status.streams), Text(), views, *logical, *sinks]
     if status.subscriptions:
         parts += [Text(), subscriptions_table(status.subscriptions)]
     return Group(*parts, *_alerts(status.alerts))
@@ -140,9 +141,9 @@ def print_lateness(streams: Sequence[StreamStatus]) -> None:
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the views: keys, columns, version, freshness, lane."""
     with open_connection(workspace) as connection:
-        statuses = connection.verbs.views()
+        statuses, logical = connection.verbs.views(), connection.verbs.logical_views()
     if as_json:
-        print_json(statuses)
+        print_json([*statuses, *logical])
         return
     out = console()
     if not statuses:
@@ -152,7 +153,26 @@ def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None
     rows = [[v.name, c.name, c.aggregate, c.type] for v in statuses for c in v.columns]
     out.print()
     out.print(make_table(["view", "column", "aggregate", "type"], rows))
+    if logical:
+        out.print()
+        out.print(_logical_table(logical, out.width))
+        rows = [[v.name, c.name, c.type] for v in logical for c in v.columns]
+        out.print()
+        out.print(make_table(["logical view", "column", "type"], rows))
     print_lanes({f"view {v.name}": v.lane_reason for v in statuses})
+
+
+def _logical_table(views: Sequence[LogicalStatus], width: int) -> Table:
+    cells = [
+        {
+            "logical view": v.name,
+            "reads": ", ".join(v.reads),
+            "freshness": freshness(v.freshness_ms, v.freshness_reason),
+            "problem": v.stalled or "–",
+        }
+        for v in views
+    ]
+    return fit_table(cells, width, left_titles=tuple(cells[0]), wide_titles=())
 
 
 def print_lanes(reasons: Mapping[str, str | None]) -> None:

@@ -356,6 +356,10 @@ class Connection:
         """All views with their versions and freshness."""
         return Listing((view.as_dict() for view in self._backend.views()), views_html)
 
+    def logical_views(self) -> list[dict[str, Any]]:
+        """All logical views: SQL, columns, what they read, freshness."""
+        return [view.as_dict() for view in self._backend.logical_views()]
+
     def view(self, name: str) -> ConnectedView:
         """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""
         return ConnectedView(self, name)

@@ -34,6 +34,7 @@ from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.state import (
     AuditStatus,
+    LogicalStatus,
     RefreshStatus,
     SinkStatus,
     SkipStatus,
@@ -186,6 +187,10 @@ class Remote(ChangeCalls):
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
         return [ViewStatus.from_dict(status) for status in self.call("GET", "/v1/views")["views"]]
+
+    def logical_views(self) -> list[LogicalStatus]:
+        """All logical views with their freshness."""
+        return [LogicalStatus.from_dict(status) for status in self.call("GET", "/v1/views").get("logical", ())]
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""

@@ -168,7 +168,7 @@ def kind_of(backend: Backend, name: str) -> str:
     streams = [stream.name for stream in backend.streams()]
     if name in streams:
         return "stream"
-    views = [view.name for view in backend.views()]
+    views = [*(view.name for view in backend.views()), *(view.name for view in backend.logical_views())]
     if name in views:
         return "view"
     hint = did_you_mean(name, [*streams, *views])

@@ -58,9 +58,11 @@ from headrace.server.describe import (
     warnings,
 )
 from headrace.server.lateness import describe_lateness
+from headrace.server.logical import describe_logical, refuse_logical
 from headrace.server.sinks import describe_stopped
 from headrace.server.state import (
     AuditStatus,
+    LogicalStatus,
     RefreshStatus,
     SinkStatus,
     SkipStatus,
@@ -76,6 +78,7 @@ from headrace.sink.progress import read_progress
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
+from headrace.sql.logical import ask_logical
 from headrace.sql.query import run_sql
 from headrace.store.base import Store, Version
 from headrace.store.opening import open_to_read
@@ -143,6 +146,9 @@ class Offline(WithoutServer):
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store as the server left it; AS OF from the lake, by a local Spark session."""
+        logical = self._catalog.logical.get(question.view)
+        if logical is not None:
+            return ask_logical(logical, question, partial(self.sql, job=job))
         store = self._store_of(question.view)
         if question.as_of is not None:
             return self._lake_questions().ask(question, job)
@@ -150,6 +156,7 @@ class Offline(WithoutServer):
 
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
         """Without a server no changes come."""
+        refuse_logical(self._catalog.logical, question.view, "changes")
         if question.view not in self._catalog.views:
             raise self._unknown_view(question.view)
         raise NotReadyError(
@@ -173,6 +180,7 @@ class Offline(WithoutServer):
 
     def _store_of(self, view: str) -> Store:
         """The store, if it can answer for a view."""
+        refuse_logical(self._catalog.logical, view, "rows, versions or events of its own")
         if view not in self._catalog.views:
             raise self._unknown_view(view)
         store = self._store
@@ -199,14 +207,16 @@ class Offline(WithoutServer):
             raise NotReadyError("no view has ever been computed", fix="run `headrace up` first")
         children, as_of = Children.of(self.workspace.settings), partial(self._lake_questions().as_of, job=job)
         try:
-            return run_sql(self._store, children, query, limit, self._freshness, datetime.now(UTC), as_of)
+            logical, now = self._catalog.logical, datetime.now(UTC)
+            return run_sql(self._store, children, query, limit, self._freshness, now, as_of, logical)
         finally:
             children.close()
 
     def _unknown_view(self, name: str) -> NotFoundError:
-        if name in load(self.workspace.definitions).views:
+        target = load(self.workspace.definitions)
+        if name in {*target.views, *target.logical}:
             return NotFoundError(f"view '{name}' is declared but not applied yet", fix="`headrace up` applies it")
-        hint = did_you_mean(name, self._catalog.views)
+        hint = did_you_mean(name, [*self._catalog.views, *self._catalog.logical])
         return NotFoundError(
             f"view '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all"
         )
@@ -360,6 +370,10 @@ class Offline(WithoutServer):
             statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name), lanes=lanes))
         return statuses
 
+    def logical_views(self) -> list[LogicalStatus]:
+        """The logical views."""
+        return describe_logical(self._catalog.logical, self.views()) if self._catalog.logical else []
+
     def sinks(self) -> list[SinkStatus]:
         """The sinks as the server left them."""
         known = read_progress(self._store) if self._store is not None else {}
@@ -383,6 +397,7 @@ class Offline(WithoutServer):
             streams=tuple(self.streams()),
             views=tuple(self.views()),
             sinks=tuple(self.sinks()),
+            logical=tuple(self.logical_views()),
         )
 
     def _versions(self) -> list[Version]:

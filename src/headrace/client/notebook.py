@@ -67,6 +67,8 @@ class ConnectedView:
         return self.ask(**question).arrow()
 
     def _repr_html_(self) -> str:
+        if any(view.name == self.name for view in self._connection.verbs.logical_views()):
+            return answer_html(self.ask(limit=NEWEST_ROWS))
         status = self.status
         try:
             newest = {"order": "newest", "limit": NEWEST_ROWS}

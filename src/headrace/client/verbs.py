@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
     from headrace.server.state import (
         AuditStatus,
+        LogicalStatus,
         RefreshStatus,
         SinkStatus,
         SkipStatus,
@@ -143,6 +144,9 @@ class Verbs(Protocol):
 
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
+
+    def logical_views(self) -> list[LogicalStatus]:
+        """All logical views with their freshness."""
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""

@@ -23,6 +23,8 @@ WINDOW = ("window_start", "window_end")
 
 def answer_html(answer: Answer, chart_of: Answer | None = None) -> Html:
     """The first rows of an answer, with its chart, or that of another one, and all that it says of itself."""
+    if answer.parts is not None:
+        return _logical_html(answer)
     keys = _keys(answer)
     columns = [
         (at, name)
@@ -40,6 +42,25 @@ def answer_html(answer: Answer, chart_of: Answer | None = None) -> Html:
         _chart(chart_of or answer),
         table(names, rows, numbers) if rows else tag("p", "no rows"),
         *(quiet(line) for line in [*lines, *_facts(answer)]),
+    )
+
+
+def _logical_html(answer: Answer) -> Html:
+    """The first rows of a logical view, and what it was computed from."""
+    rows = [[key_value(one) for one in row] for row in answer.values[:ROWS]]
+    numbers = [name for name, of in answer.columns if of.is_numeric]
+    more = len(answer.values) - len(rows)
+    lines = [f"… and {plural(more, 'row')} more"] if more else []
+    lines += [plural(len(answer.values), "row")]
+    for name, part in (answer.parts or {}).items():
+        lines.append(
+            f"from {name}: version {part['version']}, {freshness(part['freshness_ms'], part['freshness_reason'])}"
+        )
+    lines += ["there are more rows: `next_cursor` continues"] if answer.next_cursor else []
+    return block(
+        heading(answer.view, "logical view", freshness(answer.freshness_ms, answer.freshness_reason), _as_of(answer)),
+        table([name for name, _ in answer.columns], rows, numbers) if rows else tag("p", "no rows"),
+        *(quiet(line) for line in lines),
     )
 
 

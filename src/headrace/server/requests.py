@@ -10,14 +10,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import orjson
+
 from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
 from headrace.define.kafka import parse_place
-from headrace.define.model import Stream
+from headrace.define.model import LogicalView, Stream
 from headrace.errors import NotFoundError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.feed import ViewFeeds
+from headrace.follow.feed import ViewFeed, ViewFeeds
 from headrace.follow.logs import read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.follow.subscribe import subscribe
@@ -39,10 +41,12 @@ from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.describe import describe_definition, no_own_log
 from headrace.server.following import Following
+from headrace.server.logical import describe_logical, refuse_logical
 from headrace.server.monitor import Monitor
 from headrace.server.sinks import describe_sink, sink_warnings
 from headrace.server.state import (
     AuditStatus,
+    LogicalStatus,
     RefreshStatus,
     SinkStatus,
     SkipStatus,
@@ -59,6 +63,7 @@ from headrace.sink.sinks import Sinks
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
+from headrace.sql.logical import ask_logical
 from headrace.sql.query import run_sql
 from headrace.store.base import Store
 from headrace.transport.sent import FilePiece
@@ -101,6 +106,7 @@ class Requests:
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
+        refuse_logical(self._logical, view, "versions")
         try:
             return self._definitions.rollback(view, to, dry_run=dry_run)
         finally:
@@ -127,6 +133,9 @@ class Requests:
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store, in one snapshot; AS OF from the lake, by a Spark job."""
+        logical = self._logical.get(question.view)
+        if logical is not None:
+            return ask_logical(logical, question, partial(self.sql, job=job))
         if question.as_of is not None:
             return self._lake_questions.ask(question, job)
         return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
@@ -137,22 +146,40 @@ class Requests:
 
     def ask_json(self, question: Question, text: bytes) -> bytes:
         """The JSON of the answer from the store, to be recalled by the text of the question."""
+        if question.view in self._logical:
+            return orjson.dumps(self.ask(question).as_dict())
         return self._recent.ask(question, text, datetime.now(UTC))
 
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
         """The changes of a view as they come, until the server stops."""
+        refuse_logical(self._logical, question.view, "changes")
         return subscribe(self.feeds, question, self.stopped)
+
+    def feed(self, view: str, *, settled_only: bool = False) -> ViewFeed:
+        """The changes of a view, shared by all who follow it."""
+        refuse_logical(self._logical, view, "changes")
+        return self.feeds.feed(view, settled_only=settled_only)
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; Spark computes views AS OF first."""
         as_of = partial(self._lake_questions.as_of, job=job)
         try:
-            return run_sql(self._store, self._children, query, limit, self.monitor.freshness, datetime.now(UTC), as_of)
+            return run_sql(
+                self._store,
+                self._children,
+                query,
+                limit,
+                self.monitor.freshness,
+                datetime.now(UTC),
+                as_of,
+                self._logical,
+            )
         finally:
             self._children.prepare()
 
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell, found in the lake by Spark."""
+        refuse_logical(self._logical, question.view, "events of its own")
         return self._lake_questions.explain(question, job)
 
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
@@ -161,14 +188,17 @@ class Requests:
 
     def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
+        refuse_logical(self._logical, view, "versions")
         return self._versions.of(view)
 
     def audits(self, view: str) -> list[AuditStatus]:
         """What came of comparing the two layers of a view, newest first."""
+        refuse_logical(self._logical, view, "audits")
         return self._versions.audits(view)
 
     def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
+        refuse_logical(self._logical, view, "rows to refresh")
         return self._versions.refresh(view, full=full)
 
     def stream(self, name: str) -> StreamDefinition:
@@ -184,6 +214,10 @@ class Requests:
         """All views with their versions and freshness."""
         return self.monitor.views()
 
+    def logical_views(self) -> list[LogicalStatus]:
+        """All logical views with their freshness."""
+        return describe_logical(self._logical, self.monitor.views()) if self._logical else []
+
     def status(self) -> WorkspaceStatus:
         """The state of the server, streams, views and sinks."""
         status, sinks = self.monitor.status(), tuple(self.sinks())
@@ -191,6 +225,7 @@ class Requests:
             status,
             warnings=(*status.warnings, *sink_warnings(sinks), *self.following.subscriptions.problems().values()),
             sinks=sinks,
+            logical=tuple(describe_logical(self._logical, status.views)),
             alerts=tuple(self.alerts()),
         )
 
@@ -213,6 +248,7 @@ class Requests:
 
     def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
         """Create a named subscription, or find the one with these terms."""
+        refuse_logical(self._logical, terms.get("view") or "", "changes")
         return self.following.subscriptions.create(name, **terms)
 
     def drop_subscription(self, name: str) -> None:
@@ -275,6 +311,10 @@ class Requests:
                 f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
             )
         return pipelines[stream]
+
+    @property
+    def _logical(self) -> Mapping[str, LogicalView]:
+        return self._definitions.running.catalog.logical
 
     @property
     def _pipelines(self) -> Mapping[str, RunningStream]:

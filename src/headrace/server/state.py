@@ -292,6 +292,30 @@ class SinkStatus(Shown):
 
 
 @dataclass(frozen=True)
+class LogicalColumn(Shown):
+    """A column of a logical view."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class LogicalStatus(Shown):
+    """A logical view, what it reads, and how fresh the stalest view is that it is computed from."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": LogicalColumn}
+
+    name: str
+    sql: str
+    columns: tuple[LogicalColumn, ...]
+    reads: tuple[str, ...]
+    parts: tuple[str, ...]  # the materialized views that it is computed from, also through other logical views
+    freshness_ms: int | None
+    freshness_reason: str | None
+    stalled: str | None
+
+
+@dataclass(frozen=True)
 class WorkspaceStatus(Shown):
     """The whole workspace at one moment."""
 
@@ -301,6 +325,7 @@ class WorkspaceStatus(Shown):
         "sinks": SinkStatus,
         "subscriptions": SubscriptionStatus,
         "alerts": AlertStatus,
+        "logical": LogicalStatus,
     }
 
     workspace: str
@@ -316,3 +341,4 @@ class WorkspaceStatus(Shown):
     sinks: tuple[SinkStatus, ...] = ()
     subscriptions: tuple[SubscriptionStatus, ...] = ()
     alerts: tuple[AlertStatus, ...] = ()
+    logical: tuple[LogicalStatus, ...] = ()

@@ -68,7 +68,7 @@ def change_routes(runtime: Runtime) -> APIRouter:
             Cursor.from_text(last)
             question = replace(question, cursor=last)
         reads[:] = reads or [anyio.CapacityLimiter(MOST_READS)]
-        make = lambda: runtime.feeds.feed(view, settled_only=question.settled_only)  # noqa: E731
+        make = lambda: runtime.feed(view, settled_only=question.settled_only)  # noqa: E731
         feed = await anyio.to_thread.run_sync(make)
         reader = await anyio.to_thread.run_sync(ChangeReader, feed, question)
         stream = Stream(feed, reader, request, reads[0])

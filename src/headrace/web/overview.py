@@ -50,9 +50,10 @@ def overview_routes(runtime: Runtime) -> APIRouter:
         """All views: keys, columns, version, freshness, lane, rows per layer, audits, alarm, stalled or building.
 
         `lane` is `fused` if the view is updated while events are appended, `spark` if Spark jobs update it;
-        `lane_reason` then says why. Both are null while nothing updates the view.
+        `lane_reason` then says why. Both are null while nothing updates the view. `logical` are the logical views:
+        their SQL, columns, what they read, and the freshness of the stalest view that each is computed from.
         """
-        return reply_json({"views": runtime.views()})
+        return reply_json({"views": runtime.views(), "logical": runtime.logical_views()})
 
     @routes.get("/v1/status", response_class=Response)
     def status() -> Response:

@@ -82,7 +82,7 @@ def subscription_routes(runtime: Runtime) -> APIRouter:
         """Create a named subscription. One that exists with the same terms stays as it is; with others it is a 409."""
         fields = await _read_fields(request, _CREATE, {"stream": "visits"})
         fields["start"] = fields.pop("from", None)
-        return reply_json(await anyio.to_thread.run_sync(lambda: subscriptions.create(name, **fields)))
+        return reply_json(await anyio.to_thread.run_sync(lambda: runtime.create_subscription(name, **fields)))
 
     @routes.delete("/v1/subscriptions/{name}", response_class=Response)
     def drop(name: str) -> Response:

@@ -11,7 +11,8 @@ from headrace.format import iso
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.cell_question import CellQuestion
-from headrace.server.state import ViewStatus, WorkspaceStatus
+from headrace.serve.question import Question
+from headrace.server.state import LogicalStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
 from headrace.web.page.alerts import alerts_section
 from headrace.web.page.cache import Cache
@@ -20,6 +21,7 @@ from headrace.web.page.controls import controls
 from headrace.web.page.explanation import explanation_section
 from headrace.web.page.frame import brand, document
 from headrace.web.page.layers import audits_table, versions_table
+from headrace.web.page.logical import logical_card, logical_rows, logical_table
 from headrace.web.page.sections import (
     dead_letters,
     state_line,
@@ -67,6 +69,7 @@ class WorkspacePage:
             trouble(status),
             _section("Streams", self._streams(status)),
             _section("Views", self._views(status, at)) if status.streams else None,
+            _section("Logical views", logical_table(status.logical)) if status.logical else None,
             _section("Sinks", sinks_table(status.sinks)) if status.sinks else None,
             _section("Subscriptions", subscriptions_table(status.subscriptions)) if status.subscriptions else None,
             _section("Alerts", alerts_section(status.alerts)) if status.alerts else None,
@@ -80,7 +83,10 @@ class WorkspacePage:
         at, status = datetime.now(UTC), 200
         views = {view.name: view for view in self._runtime.views()}
         if name not in views:
-            hint = did_you_mean(name, views)
+            logical = {view.name: view for view in self._runtime.logical_views()}
+            if name in logical:
+                return self._logical(logical[name], at)
+            hint = did_you_mean(name, [*views, *logical])
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
         view = views[name]
         selection, content, problem = Selection(name), None, None
@@ -107,6 +113,19 @@ class WorkspacePage:
         title = f"{name} · {self._runtime.workspace.name} · Headrace"
         crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
         return status, document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
+
+    def _logical(self, view: LogicalStatus, at: datetime) -> Page:
+        """One logical view, evaluated for the page."""
+        status, name = 200, view.name
+        try:
+            rows = logical_rows(view, self._runtime.ask(Question(name, limit=MORE_ROWS, newest_first=True)))
+        except HeadraceError as error:
+            status, rows = error.http_status, _problem(error, None)
+        json = tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet")
+        live = tag("main", logical_card(view), rows, json, id="live", tabindex=-1)
+        title = f"{name} · {self._runtime.workspace.name} · Headrace"
+        crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
+        return status, document(title, _top(crumb), live, self._foot(), live=at)
 
     def explain(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """The events behind one cell of a view."""
@@ -178,7 +197,7 @@ class WorkspacePage:
 
 
 def _section(title: str, content: Html) -> Html:
-    ident = title.lower()
+    ident = title.lower().replace(" ", "-")
     return tag("section", tag("h2", title, id=ident), content, aria_labelledby=ident)
 
 
