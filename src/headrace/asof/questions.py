@@ -61,7 +61,13 @@ class LakeQuestions:
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell."""
         with self._store.snapshot() as snapshot:
-            find_cell(question, find_serving(snapshot, question.view))  # an invalid question does not wait for Spark
+            version = find_serving(snapshot, question.view)
+            if version.view.over is not None:
+                raise QuestionError(
+                    f"view '{question.view}' is made of the rows of table '{version.view.over.table}', not of events",
+                    fix=f"explain a row of the table: `headrace explain {version.view.over.table}`",
+                )
+            find_cell(question, version)  # an invalid question does not wait for Spark
         with self._turn():
             from headrace.asof.explain import Explainer  # loads PySpark: the server accepts events first
 
@@ -117,10 +123,18 @@ class LakeQuestions:
                     )
                 parts.append(Part(stream, table, commits[stream.name]))
             with self._turn():
-                return build_as_of(self._spark(), parts, version, folder, job or Job())
+                if version.view.over is None:
+                    return build_as_of(self._spark(), parts, version, folder, job or Job())
+                store = build_as_of(self._spark(), parts, self._serving(version.view.over.table), folder, job or Job())
+                store.register(version.view, version.fingerprint, version.patience_ms)  # of the table's rows then
+                return store
 
         with self._past.use(version, tuple(commits.values()), make) as store:
             yield store, f"as of commit {', '.join(map(str, commits.values()))}"
+
+    def _serving(self, view: str) -> Version:
+        with self._store.snapshot() as snapshot:
+            return find_serving(snapshot, view)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

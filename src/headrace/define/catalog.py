@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.define import model
 from headrace.define.logical import build_logical_views
-from headrace.define.mistakes import each, join, quote_lines
+from headrace.define.mistakes import each, join, placed, quote_lines
 from headrace.define.model import Alert, LogicalView, Sink, Stream, Table, View
 from headrace.define.ordering import in_order
 from headrace.define.own import fresh_names
@@ -21,7 +21,8 @@ from headrace.define.sql.query_tree import StreamRead
 from headrace.define.sql.select import Select, build_view
 from headrace.define.sql.sinks import SinkStatement, build_sink
 from headrace.define.sql.statements import Statement, read_statements
-from headrace.define.tables import with_parts
+from headrace.define.sql.tables import DerivedTable, build_table
+from headrace.define.tables import over_table, with_parts
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location, nearest
 
@@ -161,13 +162,15 @@ def assemble(
     by_name = {name.lower(): stream for name, stream in readable.items()}
     over = {one.what.name.lower() for one in declared if isinstance(one.what, Select | View | LogicalStatement)}
     over |= {name.lower() for name in {*known.views, *known.logical} - {*known.tables}} if known else set()
+    tables_by_name = {name.lower(): table for name, table in {**(known.tables if known else {}), **tables}.items()}
     derived = [(one.what, one.where) for one in declared if isinstance(one.what, DerivedStatement)]
     ordered = [Definition(what, where) for what, where in in_order(derived, errors, broken)]
     for definition in [*ordered, *(one for one in declared if isinstance(one.what, View | Select))]:
         what = definition.what
         assert isinstance(what, View | Select | DerivedStatement), "these read streams"
         reads = tuple(StreamRead(name, 0) for name in what.streams) if isinstance(what, View) else what.reads
-        unknown = [read for read in reads if read.name.lower() not in by_name]
+        readable_names = {*by_name, *_table_read(what, tables_by_name)}
+        unknown = [read for read in reads if read.name.lower() not in readable_names]
         if unknown:
             # A stream that could not be read: one message is enough.
             missing = [read for read in unknown if not broken & {None, read.name.lower()}]
@@ -181,11 +184,16 @@ def assemble(
             ]
             continue
         try:
-            if isinstance(what, DerivedStatement):
+            if isinstance(what, DerivedTable):
+                tables[what.name] = tables_by_name[what.name.lower()] = build_table(what, by_name)
+            elif isinstance(what, DerivedStatement):
                 streams[what.name] = readable[what.name] = build_derived(what, by_name)
                 by_name[what.name.lower()] = streams[what.name]
+            elif isinstance(what, View):
+                views[what.name] = what
             else:
-                views[what.name] = what if isinstance(what, View) else build_view(what, by_name)
+                with placed(definition.where):
+                    views[what.name] = _build_select(what, by_name, tables_by_name)
         except DefinitionError as e:
             broken.add(what.name.lower())
             errors += each(e)
@@ -201,6 +209,22 @@ def assemble(
     if errors:
         raise join(errors)
     return Catalog(streams, views, locations, sinks, alerts, tables, logical)
+
+
+def _table_read(what: View | Select | DerivedStatement, tables: Mapping[str, Table]) -> set[str]:
+    """The names of the tables whose rows it is made of, in lower case."""
+    if isinstance(what, View):
+        return {*what.streams, what.over.table} if what.over else set()
+    name = (what.from_clause.input.name or "").lower() if isinstance(what, Select) else ""
+    return {name} & tables.keys()
+
+
+def _build_select(what: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table]) -> View:
+    """The view over its streams, or over the rows of a table."""
+    table = tables.get((what.from_clause.input.name or "").lower())
+    if table is None:
+        return build_view(what, streams)
+    return over_table(table, lambda rows: build_view(what, {**streams, table.name.lower(): rows}))
 
 
 def _outgoing(

@@ -24,6 +24,7 @@ from headrace.define.model import (
     Options,
     Order,
     Output,
+    Over,
     Shape,
     Sink,
     Source,
@@ -100,6 +101,7 @@ def to_json(definition: Definition) -> dict[str, Any]:
         # Left out where there is none: views from before there were shapes keep their fingerprint.
         **({"shape": _shape_to_json(definition.shape)} if definition.shape else {}),
         **({"relation": relation_to_json(definition.relation)} if definition.relation else {}),
+        **({"over": asdict(definition.over)} if definition.over else {}),
     }
     return _with_code(view, _own_aggregates(definition))
 
@@ -151,6 +153,7 @@ def from_json(value: dict[str, Any]) -> Definition:
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
         shape=_shape_from_json(value["shape"]) if "shape" in value else None,
         relation=relation,
+        over=Over(**value["over"]) if "over" in value else None,
     )
 
 

@@ -216,6 +216,14 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Over:
+    """The table whose present rows a view is made of, in place of events."""
+
+    table: str
+    event_time: str | None = None  # the column that windows are of; None: the time of a row's last change
+
+
+@dataclass(frozen=True)
 class View:
     """A keyed, paned, mergeable summary of its base streams. Without `window` it has one pane: all time.
 
@@ -233,6 +241,7 @@ class View:
     reads: Reads = ()
     shape: Shape | None = None
     relation: Relation | None = None  # how its rows are made from events; None: they are the events of its stream
+    over: Over | None = None  # of a view over a table: `reads` are columns of it, `streams` those that make its rows
 
     def __post_init__(self) -> None:
         """Set what its columns take from its relation: whoever makes a view need not, and JSON does not say it."""
@@ -248,6 +257,8 @@ class View:
 
     def rows_of(self, stream: Stream) -> Stream:
         """What its expressions are evaluated over: its base stream, or the rows that its relation makes of it."""
+        if self.over is not None:
+            return Stream(self.over.table, tuple(Field(*read) for read in self.reads), self.over.event_time)
         if self.relation is None:
             return stream
         fields = tuple(Field(name, of) for name, of in self.relation.fields)
@@ -255,6 +266,8 @@ class View:
 
     def reads_of(self, stream: str) -> Reads:
         """The fields of a base stream that it needs."""
+        if self.over is not None:
+            return ()
         return self.reads if self.relation is None else self.relation.reads_of(stream)
 
     def fits(self, stream: Stream) -> bool:

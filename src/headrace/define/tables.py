@@ -6,19 +6,22 @@ and views; plan, status and commands show the two as one table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from headrace.aggregate.latest import LatestRow
 from headrace.aggregate.signature import KEPT
 from headrace.define.derive import view_over
+from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import JSON, Column, Field, Key, Output, Shape, Source, Stream, Table, View
+from headrace.define.loosening import expressions_of
+from headrace.define.model import JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
+from headrace.define.own import functions_in
 from headrace.define.relation import Relation
 from headrace.define.rules import check_distinct, check_key
 from headrace.errors import DefinitionError, nearest
-from headrace.types import BOOLEAN, Expression
+from headrace.types import BOOLEAN, TIMESTAMP, Expression
 
 DELETED = "_deleted"  # of a change: whether it deletes the row of its key
 _ROW = "row"
@@ -116,6 +119,54 @@ def view_of(table: Table) -> View:
         shape=Shape(tuple(outputs), having=Expression(f"{row} IS NOT NULL", BOOLEAN), only_keys=not rest),
     )
     return view_over(view, changes)
+
+
+def rows_of_table(table: Table, time: str | None = None) -> Stream:
+    """What a view over a table reads: its rows as if each were an event at `time`, or else at its last change."""
+    return Stream(table.name, table.fields, time)
+
+
+def over_table(table: Table, build: Callable[[Stream], View]) -> View:
+    """The view that `build` makes over the rows of a table; raises DefinitionError for what cannot be maintained.
+
+    Its windows may be of any time in the row: those that the definition names decide.
+    """
+    times = [field.name for field in table.fields if field.type == TIMESTAMP and field.name != table.event_time]
+    candidates = [table.event_time, *times, None] if table.event_time else [None, *times]
+    first_error: DefinitionError | None = None
+    for time in candidates:
+        rows = rows_of_table(table, time)
+        try:
+            view = build(rows)
+        except DefinitionError as error:
+            first_error = first_error or error
+            continue
+        if view.relation is not None:
+            raise DefinitionError(
+                f"view '{view.name}' makes other rows of table '{table.name}' before it groups them",
+                expected="FROM the table, WHERE and GROUP BY",
+                fix="make a table of these rows: CREATE TABLE … PRIMARY KEY (…) AS SELECT … FROM a stream",
+            )
+        needs_time = view.window is not None or any(column.aggregate.ordered for column in view.columns)
+        over = Over(table.name, time if needs_time else None)
+        reads = {**dict(view.reads), **({over.event_time: TIMESTAMP} if over.event_time else {})}
+        view = replace(view, streams=view_of(table).streams, reads=tuple(reads.items()), over=over)
+        _refuse_spark(view, rows)
+        return view
+    assert first_error is not None, "there is a candidate"
+    raise first_error
+
+
+def _refuse_spark(view: View, rows: Stream) -> None:
+    """A view over a table is computed where its rows are kept, which is not in Spark."""
+    fix = "compute it in the query that makes the table, or select the column itself"
+    own = functions_in(" ".join(each.sql for each in expressions_of(view.keys, view.columns, view.where)))
+    if own:
+        raise DefinitionError(f"view '{view.name}' over a table calls {own[0].name}() of a definition file", fix=fix)
+    try:
+        duckdb_face(rows, view)
+    except DefinitionError as error:
+        raise DefinitionError(f"view '{view.name}' over a table: {error.message}", fix=fix) from error
 
 
 def with_parts(

@@ -170,8 +170,8 @@ class Batch:
     def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
         if self._retry_at.get(version.id, 0.0) > self._now():
             return False
-        if version.quarantined and version.state != "retired":
-            return False
+        if (version.quarantined or version.view.over is not None) and version.state != "retired":
+            return False  # what is over a table is made in the store
         match version.state:
             case "ready":
                 return self._is_caught_up(version, versions)
@@ -277,7 +277,7 @@ class Batch:
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
         for version in filter(self._reads, versions):
-            ready = version.state == "ready" and view in (None, version.view.name)
+            ready = version.state == "ready" and view in (None, version.view.name) and version.view.over is None
             if ready and self._is_caught_up(version, versions):
                 with suppress(ConflictError):  # an edit was quicker
                     self._store.promote(version.view.name, version.number)

@@ -18,11 +18,10 @@ import duckdb
 import orjson
 import pyarrow as pa
 import xxhash
-from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 from headrace.aggregate import Aggregate, Function
 from headrace.aggregate.packed import unchunked
-from headrace.define.expression.computed import duckdb_name, duckdb_type
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
@@ -36,6 +35,7 @@ from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
 from headrace.store.columns import partial_columns
+from headrace.store.functions import register_function
 from headrace.store.key_ids import key_id_duckdb
 from headrace.types import Expression
 
@@ -172,21 +172,6 @@ def close_connection() -> None:
     _connection().close()
     _connection.cache_clear()
     _functions.clear()
-
-
-def register_function(connection: duckdb.DuckDBPyConnection, function: Function) -> None:
-    """Give a connection the function."""
-    of = f"{duckdb_type(function.of)}{'[]' if function.of_list else ''}"
-    gives = duckdb_type(function.gives)
-    # DuckDB would read the annotations of the function itself, some of which only type checkers can resolve.
-    connection.create_function(
-        function.name,
-        lambda values: function.run(unchunked(values)),
-        [of],
-        gives,
-        type=ARROW,
-        null_handling=SPECIAL if function.of_null else DEFAULT,
-    )
 
 
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:

@@ -182,6 +182,8 @@ def _changed_view(running: Catalog, target: Catalog, before: View | None, view: 
 
 def _lane_hint(target: Catalog, view: View) -> str | None:
     """That the fused lane cannot update a view."""
+    if view.over is not None:
+        return None
     reasons = (refuse_duckdb(target.streams[stream], view) for stream in view.streams)
     reason = next(filter(None, reasons), None)
     return f"Spark jobs will update it, not the faster fused lane; {plain(reason)}" if reason else None
@@ -210,6 +212,9 @@ def free_reason(way: Way) -> str:
 
 def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
     """A step that a build takes, with what that reads."""
+    if view.over is not None:
+        reason = f"it is made of the rows of table '{view.over.table}'"
+        return Change(kind, "view", view.name, reason, details)
     cost = costs.of(view.streams)
     until = "the old version serves until then" if kind == "change" else "it answers from then on"
     if cost is None:

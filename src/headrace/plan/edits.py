@@ -73,6 +73,8 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
     """What decides which events are in which row."""
     if before.streams != after.streams:
         yield Difference(f"stream: {', '.join(before.streams)} → {', '.join(after.streams)}", "build")
+    if before.over != after.over:
+        yield Difference(f"table: {_describe_over(before)} → {_describe_over(after)}", "build")
     if before.where != after.where:
         yield Difference(f"where: {before.where or 'all events'} → {after.where or 'all events'}", "build")
     yield from _relations(before, after)
@@ -231,7 +233,7 @@ def describe_window(window: Window | None) -> str:
 
 def describe_view(view: View) -> Iterator[str]:
     """The parts of a view, a line each."""
-    yield f"stream: {', '.join(view.streams)}"
+    yield f"stream: {', '.join(view.streams)}" if view.over is None else f"table: {_describe_over(view)}"
     for stream, steps in describe_relation(view.relation).items() if view.relation else ():
         yield f"rows of {stream}: {steps}"
     if view.where:
@@ -249,6 +251,12 @@ def describe_view(view: View) -> Iterator[str]:
         yield f"limit: {shape.limit:,}"
     if view.schedule_ms:
         yield f"schedule: {describe_schedule(view)}"
+
+
+def _describe_over(view: View) -> str:
+    if view.over is None:
+        return "none"
+    return view.over.table + (f", time {view.over.event_time}" if view.over.event_time else "")
 
 
 def describe_keys(view: View) -> str:

@@ -319,6 +319,10 @@ class Evaluation:
         snapshot: bool = False,
     ) -> ChangeBatch:
         """Present rows, and those that HAVING leaves out as deletes, if these matter."""
+        if self.version.view.over is not None:  # cells whose rows have left the table
+            events = 1 + len(self.plan.by)
+            removed = [*removed, *(row[:events] for row in rows if not row[events])]
+            rows = [row for row in rows if row[events]]
         presentation = present(self.version, self.plan, rows)
         columns = result_columns(self.version.view, self.plan, presentation.wide)
         values, left_out = presentation.values, [known_by(self.version, self.plan, row) for row in removed]

@@ -136,7 +136,7 @@ class Definitions:
 
         for view in catalog.views.values():
             self._refuse_if_stopping("nothing was changed; apply again when it runs")
-            if self.versions.needs_build(view, catalog.patience_ms(view)):
+            if view.over is None and self.versions.needs_build(view, catalog.patience_ms(view)):
                 reasons = (analyse(spark, catalog.streams[stream], view) for stream in view.streams)
                 reason = next(filter(None, reasons), None)
                 if reason:

@@ -58,6 +58,7 @@ def reconcile_views(
                 log.info("an edit chooses its way again", view=view.name, reason=str(error))
         else:
             raise ConflictError(f"view '{view.name}' changed during each step of the edit", fix="apply again")
+    store.make_over_tables()
 
 
 def point_of(lake: LakeState) -> Point:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from headrace.errors import NotFoundError
 from headrace.ingest.receiver import TokenState, read_token
 from headrace.server.stream import RunningStream
-from headrace.store.base import Store
+from headrace.store.base import Store, Version
 
 LOOK_S = 1.0  # how often a waiting caller looks, whatever it is notified of
 
@@ -35,7 +35,11 @@ class Tokens:
             )
         stream, position = parts
         with self._store.snapshot() as snapshot:
-            versions = [v for v in snapshot.versions() if v.moves and v.reads(stream)]
+            versions = [
+                v
+                for v in snapshot.versions()
+                if v.reads(stream) and (v.moves or (v.view.over is not None and v.serving))
+            ]
         behind = [v for v in versions if not v.base(stream).covers(position)]
         in_lake = pipeline.table.state.position.covers(position)
         return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
@@ -55,3 +59,8 @@ class Tokens:
         """A version moved, or the server stops: who waits looks again."""
         with self._applied:
             self._applied.notify_all()
+
+
+def _is_waited_for(version: Version) -> bool:
+    """Whether a token is complete only when this version has its events."""
+    return version.moves or (version.view.over is not None and version.serving)

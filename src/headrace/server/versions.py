@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import View
-from headrace.errors import NotFoundError, NotReadyError, StartingError, did_you_mean
+from headrace.errors import NotFoundError, NotReadyError, QuestionError, StartingError, did_you_mean
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
@@ -68,6 +68,11 @@ class Versions:
     def refresh(self, view: str, *, full: bool) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
         version = _find(view, self._all())
+        if version.view.over is not None:
+            raise QuestionError(
+                f"view '{view}' is made of the rows of table '{version.view.over.table}': it has no batch layer",
+                fix=f"refresh the table: `headrace refresh {version.view.over.table}`",
+            )
         running = self._pipelines()
         if not all(stream in running for stream in version.view.streams):
             raise unknown_view(view, ())  # dropped with its stream, just now

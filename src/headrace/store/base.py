@@ -152,7 +152,12 @@ class Version:
 
     @property
     def settled_us(self) -> int | None:
-        """The event time up to which it expects no more events from any stream; None: one has no event yet."""
+        """The event time up to which it expects no more events from any stream; None: one has no event yet.
+
+        The rows of a table may always change, so that what is made of them is never settled.
+        """
+        if self.view.over is not None:
+            return None
         times = [base.settled_us for base in self.bases]
         return None if None in times else min(time for time in times if time is not None)
 
@@ -198,7 +203,7 @@ class Version:
         One that is being built waits: nobody reads it, and one step over all that came meanwhile costs
         less than a step for each commit.
         """
-        return self.live and self.whole
+        return self.live and self.whole and self.view.over is None
 
 
 @dataclass(frozen=True)
@@ -343,6 +348,12 @@ class Store(Protocol):
         """A new version over the rows, or the build, of one whose rows have all that the definition needs.
 
         Over those of the one that serves it takes the place of any that does not serve yet.
+        """
+
+    def make_over_tables(self) -> None:
+        """Make the views over tables that are not made of the present rows of their table.
+
+        `apply`, and whatever lets another version of a table serve, keep them so; a crash may have come between.
         """
 
     def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:

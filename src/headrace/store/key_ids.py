@@ -6,7 +6,7 @@ In Python only for types whose text in Spark is certain: for others rows are fou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -27,7 +27,12 @@ def key_id_sql(view: View) -> str:
 
 def key_id_duckdb(view: View) -> str:
     """The same in DuckDB's SQL, of a view that has a DuckDB face."""
-    texts = [f"CAST({duckdb_name(key.name)} AS VARCHAR)" for key in view.keys]
+    return key_id_of_duckdb([duckdb_name(key.name) for key in view.keys])
+
+
+def key_id_of_duckdb(keys: Sequence[str]) -> str:
+    """The same of expressions for the keys."""
+    texts = [f"CAST({key} AS VARCHAR)" for key in keys]
     parts = [f"coalesce(length({text}) || ':' || {text}, '{NULL}')" for text in texts]
     return f"md5({' || '.join(parts)})" if parts else "md5('')"
 

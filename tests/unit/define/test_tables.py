@@ -7,7 +7,7 @@ import pytest
 import headrace as hr
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.model import Field, Table
+from headrace.define.model import Field, Over, Table
 from headrace.define.relation import Branch, Project, Relation
 from headrace.define.tables import changes_of, view_of
 from headrace.errors import DefinitionError
@@ -116,3 +116,32 @@ def test_a_plan_shows_one_table() -> None:
     assert (drop.kind, drop.what) == ("drop", "table")
     (refused,) = compare(before, parse("CREATE TABLE users (id INT PRIMARY KEY, plan STRING)")).changes
     assert (refused.kind, refused.what) == ("refuse", "table")
+
+
+MOVES = "CREATE STREAM moves (person STRING NOT NULL, place STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);"
+
+
+def test_a_table_made_from_a_stream() -> None:
+    lives = "CREATE TABLE lives PRIMARY KEY (person) AS SELECT person, upper(place) AS place, at FROM moves;"
+    count = "CREATE MATERIALIZED VIEW headcount AS SELECT place, count(*) AS people FROM lives GROUP BY place;"
+    catalog = parse(MOVES + lives + count)
+    table, view = catalog.tables["lives"], catalog.views["headcount"]
+    assert (table.key, table.event_time) == (("person",), "at")
+    assert catalog.views["lives"].streams == view.streams == ("moves",)
+    assert view.over == Over("lives")
+    assert "lives" not in catalog.streams
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT CAST(place AS INT) AS p, count(*) AS n FROM lives GROUP BY 1", "only Spark computes CAST"),
+        ("SELECT i, count(*) AS n FROM (SELECT place AS i FROM lives) GROUP BY i", "'lives'"),
+        ("SELECT i, count(*) AS n FROM lives LATERAL VIEW explode(split(place, ' ')) t AS i GROUP BY i", "other rows"),
+    ],
+)  # fmt: skip
+def test_what_views_over_tables_refuse(text: str, says: str) -> None:
+    lives = "CREATE TABLE lives PRIMARY KEY (person) AS SELECT person, place FROM moves;"
+    with pytest.raises(DefinitionError) as error:
+        parse(f"{MOVES}{lives}CREATE MATERIALIZED VIEW v AS {text}")
+    assert says in str(error.value)

@@ -31,10 +31,11 @@ def duckdb_face(stream: Stream, view: View) -> View:
     Raises DefinitionError if a part of it has no DuckDB face.
     """
     types = view.rows_of(stream).types()
+    face = face_of if view.over is None else _only_face_of
 
     def of(place: str, expression: Expression) -> Expression:
         try:
-            return Expression(face_of(expression, types), expression.type)
+            return Expression(face(expression, types), expression.type)
         except DefinitionError as error:
             raise DefinitionError(f"{place}: {error.message}") from error
 
@@ -75,6 +76,19 @@ def face_of(expression: Expression, types: Mapping[str, Type]) -> str:
         if (text := _spark_only(part)) is not None:
             raise DefinitionError(f"only Spark computes {text}")
     return f"CAST({translate(_strict(term))} AS {duckdb_type(expression.type)})"
+
+
+def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
+    """The same where DuckDB is the only engine: no other computes what fails here, so that nothing may fail."""
+    source = Source(expression.sql)
+    term = Checker(source, Scope(types)).term(parse_tree(source))
+    for part in reversed(list(_parts(term))):
+        text = _spark_only(part)
+        if text is None and part.op == "CAST" and _narrows(part.args[0].type, part.type):
+            text = render(part)
+        if text is not None:
+            raise DefinitionError(f"only Spark computes {text}")
+    return f"CAST({translate(term)} AS {duckdb_type(expression.type)})"
 
 
 def _parts(term: Term) -> Iterator[Term]:

@@ -41,7 +41,7 @@ from headrace.define.sql.select import Item
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.views import ViewReader
 from headrace.define.sql.windows import is_bucket, read_bucket, read_span
-from headrace.define.tables import make_table
+from headrace.define.tables import make_table, over_table
 from headrace.define.tokens import END, Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
@@ -137,7 +137,11 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
                 if isinstance(query, str)
                 else "write visits.group_by(…).agg(…)",
             )
-        return declare(_build(name, query, _schedule_ms(schedule)), at)
+        table, schedule_ms = query.stream, _schedule_ms(schedule)
+        if isinstance(table, model.Table):
+            view = over_table(table, lambda rows: _build(name, replace(query, stream=rows), schedule_ms))
+            return declare(view, at)
+        return declare(_build(name, query, schedule_ms), at)
 
 
 def window(

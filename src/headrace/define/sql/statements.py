@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
-from headrace.define.sql.derived import DerivedReader, DerivedStatement
+from headrace.define.sql.derived import DerivedStatement
 from headrace.define.sql.logical import LogicalReader, LogicalStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
@@ -56,7 +56,7 @@ def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionErro
     return declared, errors
 
 
-class Statements(TableReader, DerivedReader, ViewReader, LogicalReader, SinkReader, AlertReader):
+class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader):
     """A parser that reads statements."""
 
     def skip(self) -> None:
@@ -116,6 +116,8 @@ class Statements(TableReader, DerivedReader, ViewReader, LogicalReader, SinkRead
             definition = self.sink()
         elif self.accept("ALERT"):
             definition = self.alert()
+        elif self.sees("TABLE") and self.sees_derived_table():
+            definition = self.derived_table()
         elif self.sees("TABLE") and self._declares_fields():
             definition = self.table()
         elif self.sees("TABLE") or self.sees("VIEW") or self.next.upper in _KINDS:

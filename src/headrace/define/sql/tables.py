@@ -1,15 +1,71 @@
-"""Reads CREATE TABLE: columns with a primary key; without one, the table of other systems that is a stream here."""
+"""Reads CREATE TABLE: columns with a primary key, or PRIMARY KEY (…) AS SELECT.
+
+Without a primary key it is the table of other systems that is a stream here.
+"""
 
 from __future__ import annotations
 
-from headrace.define.model import Stream, Table
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headrace.define.model import Field, Stream, Table
 from headrace.define.rules import located
-from headrace.define.sql.streams import StreamReader
+from headrace.define.sql.derived import DerivedReader, DerivedStatement, build_derived
 from headrace.define.tables import make_table
+from headrace.define.tokens import Token
 
 
-class TableReader(StreamReader):
+@dataclass(frozen=True)
+class DerivedTable(DerivedStatement):
+    """CREATE TABLE … PRIMARY KEY (…) AS SELECT as it was written."""
+
+    key: tuple[Token, ...] = ()
+
+
+def build_table(statement: DerivedTable, streams: Mapping[str, Stream]) -> Table:
+    """The table of the latest row of each key; raises all mistakes of the statement at once."""
+    changes = build_derived(statement, streams)
+    assert changes.relation is not None, "it is derived"
+    # The event time is carried along even where it is not selected.
+    fields = [Field(each.name, each.type) for each in changes.fields if not each.name.startswith("_")]
+    with located(statement.source, statement.key[0].start):
+        return make_table(
+            statement.name, fields, [each.text for each in statement.key], changes.event_time, changes.patience_ms,
+            relation=changes.relation,
+        )  # fmt: skip
+
+
+class TableReader(DerivedReader):
     """Reads what follows CREATE, where that is TABLE."""
+
+    def sees_derived_table(self) -> bool:
+        """Whether PRIMARY KEY stands between the name of the table and AS."""
+        index = self.index
+        self.take()
+        self.accept("IF", "NOT", "EXISTS")
+        self.take()
+        if self.sees_symbol("(") and self.ahead(1).upper == "WATERMARK":
+            self.skip_parentheses()
+        has_key, self.index = self.sees("PRIMARY", "KEY"), index
+        return has_key
+
+    def derived_table(self) -> DerivedTable:
+        """CREATE TABLE name PRIMARY KEY (a, b) AS SELECT …, up to the end of its statement."""
+        created = self.take()
+        name = self.read_declared_name("table")
+        watermark = self._only_watermark(name) if self.sees_symbol("(") else None
+        self.expect("PRIMARY", f"CREATE TABLE {name.text}")
+        self.expect("KEY", "PRIMARY")
+        key = tuple(self._key_columns())
+        self.read_properties()
+        self.expect("AS", f"PRIMARY KEY of table '{name.text}'")
+        self.kind, self.creates = "stream", created
+        query = self.read_query()
+        self.kind, self.creates = "view", None
+        self.read_emit()
+        peer = replace(self.peer, end=self.last_end)
+        errors = tuple(self.mistakes.errors)
+        return DerivedTable(self.source, name.start, name.text, query, watermark, errors, peer, key)
 
     def table(self) -> Stream | Table:
         """A table with a primary key; without one, a table of Flink: with a WATERMARK or a connector it is a stream."""

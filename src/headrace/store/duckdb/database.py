@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from headrace.aggregate import Function
 from headrace.disk import disk_full, is_disk_full, refuse_newer
 from headrace.errors import (
     CorruptionError,
@@ -26,8 +27,10 @@ from headrace.errors import (
     UnavailableError,
     WorkspaceError,
 )
+from headrace.parse.time_patterns import register as register_times
 from headrace.store.duckdb.older import AUDITS_OF_4, BASES_OF_4, BASES_OF_5, READABLE, UPGRADES
 from headrace.store.duckdb.sketches import register_functions
+from headrace.store.functions import register_function
 
 FORMAT = 6  # of the file and of the batch tables that it speaks of; a newer one is refused
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -103,6 +106,7 @@ class Database:
             # As an option of the connection it has no effect.
             run(self._root, "SET GLOBAL disabled_compression_methods = 'dict_fsst'")
             register_functions(self._root)
+            self._functions: set[str] = set()  # further ones that were given to this database
             _check_format(self._root, self.path, self._read_only)
             if not self._read_only:
                 _take_over(self._root, self._fence)
@@ -185,6 +189,15 @@ class Database:
                     self._run_apart(f"DETACH {name}")
         with suppress(OSError):  # what stays is cleaned at the next start
             (self.batch_folder / file).unlink(missing_ok=True)
+
+    def give(self, functions: Collection[Function]) -> None:
+        """Let queries call these functions, and those for texts of times and for zones; inside `use`."""
+        if not self._functions:
+            register_times(self._root)
+        for function in functions:
+            if function.name not in self._functions:
+                register_function(self._root, function)
+        self._functions |= {"", *(function.name for function in functions)}
 
     @contextmanager
     def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:

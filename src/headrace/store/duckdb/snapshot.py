@@ -188,7 +188,7 @@ class DuckSnapshot:
         return read_cells(self._connection, version, after, upto)
 
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
-        sources, selection = self._reading(version, selection)
+        sources, selection = self._reading(version, selection, all_cells=True)
         query, parameters = changed(version.view, sources, selection)
         self._connection.register(SPANS, spans)
         try:
@@ -212,9 +212,11 @@ class DuckSnapshot:
             self._connection, f"COPY (SELECT {columns} FROM {duckdb_name(table)}) TO {literal(target)} (FORMAT parquet)"
         )
 
-    def _reading(self, version: Version, selection: Selection) -> tuple[list[TableSource], Selection]:
+    def _reading(
+        self, version: Version, selection: Selection, *, all_cells: bool = False
+    ) -> tuple[list[TableSource], Selection]:
         """What to read for a selection, and the selection with its edges."""
-        sources = self._sources(version)
+        sources = self._sources(version, all_cells=all_cells)
         selection = self._resolve(version, sources, selection)
         return self._bounded(version, sources, selection), selection
 
@@ -234,8 +236,8 @@ class DuckSnapshot:
         first, last = run(self._connection, *pane_range(version.view, sources, selection))[0]
         return selection.within(0, 0) if first is None else selection.within(first, last + DAY_MS)
 
-    def _sources(self, version: Version) -> list[TableSource]:
-        """Where a version's rows lie, in both layers."""
+    def _sources(self, version: Version, *, all_cells: bool = False) -> list[TableSource]:
+        """Where a version's rows lie, in both layers; with `all_cells` also those without an event."""
         if not version.whole:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
@@ -243,7 +245,10 @@ class DuckSnapshot:
                 fix="ask again when it is built; `headrace versions` shows the progress",
             )
         batch = [TableSource(self._database.attach(t.file), batch=True) for t in version.batch]
-        return batch + [TableSource(duckdb_name(table), batch=False) for table in speed_tables(version)]
+        # A cell of a view over a table may be without rows: it is not shown.
+        reading = "{}" if version.view.over is None or all_cells else f"(SELECT * FROM {{}} WHERE {EVENTS} > 0)"
+        speed = (reading.format(duckdb_name(table)) for table in speed_tables(version))
+        return batch + [TableSource(table, batch=False) for table in speed]
 
 
 def find_serving(versions: Iterable[Version], view: str) -> Version | None:

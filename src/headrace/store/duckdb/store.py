@@ -33,12 +33,14 @@ from headrace.store.base import (
 )
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
+from headrace.store.duckdb.derived import drop_rows
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
 from headrace.store.duckdb.held import Lookups
 from headrace.store.duckdb.kept import Kept
 from headrace.store.duckdb.log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
+from headrace.store.duckdb.table_views import TableViews
 from headrace.store.duckdb.tables import create_speed
 from headrace.store.duckdb.versions import (
     FENCED,
@@ -74,6 +76,7 @@ class DuckStore:
         self._committed: list[Version] | None = None
         self._lookups = Lookups()
         self._log = LogWriter()
+        self._table_views = TableViews(database, fence, self._transaction, self._next_number, self._note)
         self._leaving: list[str] = []  # files of batch tables that the transaction under way lets go
 
     @classmethod
@@ -103,8 +106,9 @@ class DuckStore:
     def register(
         self, view: View, fingerprint: str, patience_ms: Mapping[str, int], at: Mapping[str, Point] = NO_HISTORY
     ) -> Version:
+        at = at if view.over is None else NO_HISTORY  # what is made of a table has no history of its own
         bases = tuple(starting_base(stream, patience_ms[stream], at.get(stream, START)) for stream in view.streams)
-        history = any(base.horizon for base in bases)
+        history = any(base.horizon for base in bases) or view.over is not None
         with self._transaction() as connection:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
             self._remove_unserved(connection, view.name)
@@ -123,7 +127,19 @@ class DuckStore:
             for table in speed_tables(version):
                 run(connection, create_speed(view, table))
             insert_version(connection, version, self._fence)
-        return version
+        if view.over is None:
+            self._make_over(view.name)
+            return version
+        self.make_over_tables()
+        with self.snapshot() as snapshot:
+            return max((each for each in snapshot.versions() if each.view.name == view.name), key=lambda v: v.number)
+
+    def make_over_tables(self) -> None:
+        self._table_views.make(self._committed or ())
+
+    def _make_over(self, table: str) -> None:
+        """Another version of a view may serve: if it is a table, the views over it are made of that."""
+        self._table_views.make(self._committed or (), table)
 
     def adopt(self, view: View, fingerprint: str, patience_ms: Mapping[str, int], number: int) -> Version:
         fault_point("edit.before_commit")
@@ -147,6 +163,7 @@ class DuckStore:
             else:
                 self._delete(connection, source)
         fault_point("edit.after_commit")
+        self._make_over(view.name)
         return version
 
     def build(self, view: str, number: int, stream: str, built_to: int) -> None:
@@ -192,6 +209,7 @@ class DuckStore:
             change(connection, self._fence, version, state="serving", replaces=old and old.number)
             fault_point("swap.before_commit")
         fault_point("swap.after_commit")
+        self._make_over(view)
 
     def revive(self, view: str, number: int) -> None:
         with self._transaction() as connection:
@@ -203,6 +221,8 @@ class DuckStore:
             change(connection, self._fence, version, state="ready", replaces=old and old.number)
             for base in version.bases:
                 change_base(connection, self._fence, version, base.stream, stalled=None, quarantined=False)
+        if version.view.over is not None:
+            self.make_over_tables()
 
     # The speed layer
 
@@ -218,6 +238,10 @@ class DuckStore:
                 merge(connection, versions[id], step.stream, parts, self._note(connection, versions[id], step))
             fault_point("store.before_commit")
         fault_point("store.after_commit")
+        committed = self._committed or ()
+        if any(version.view.over for version in committed):
+            for id, parts in partials.items():
+                self._table_views.follow(committed, step, id, parts)
         return Changes(step, partials)
 
     def _note(
@@ -368,6 +392,8 @@ class DuckStore:
         """With its tables. A file goes when the transaction is committed and nobody reads it any more."""
         for table in speed_tables(version):
             run(connection, f"DROP TABLE {duckdb_name(table)}")
+        if version.view.over is not None:
+            drop_rows(connection, version)
         self._delete(connection, version)
         forget_log(connection, *version.id)
         self._leaving += [table.file for table in version.batch]
