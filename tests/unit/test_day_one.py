@@ -17,7 +17,7 @@ SHARED = TESTS.parents[1] / "shared" / "day_one"  # further examples, where they
 LAST_OF_SHARED = "30"  # those after it need tables and joins
 OF_CONNECTORS = ("38", "39", "40")  # Kafka and sinks
 OF_LOGICAL_VIEWS = ("34", "35")
-ONCE_PER_ID = ("37",)
+OF_SAMPLES_AND_REPEATS = ("36", "37")
 PENDING: frozenset[str] = frozenset()  # of the shared ones: not yet as expected
 PENDING_OF_OURS: frozenset[str] = frozenset()
 
@@ -25,7 +25,7 @@ OURS = sorted((TESTS / "day_one").glob("*.sql"))
 THEIRS = sorted(
     path
     for path in SHARED.glob("*.sql")
-    if path.name[:2] <= LAST_OF_SHARED or path.name[:2] in (*OF_CONNECTORS, *OF_LOGICAL_VIEWS, *ONCE_PER_ID)
+    if path.name[:2] <= LAST_OF_SHARED or path.name[:2] in (*OF_CONNECTORS, *OF_LOGICAL_VIEWS, *OF_SAMPLES_AND_REPEATS)
 )
 
 

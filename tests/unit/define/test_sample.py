@@ -164,8 +164,10 @@ def test_other_forms_are_refused_with_what_to_write(text: str, message: str) -> 
 def test_keys_are_columns_of_the_rows() -> None:
     parser = ExpressionParser(Source("TABLESAMPLE (10 PERCENT) BY (user_id)"))
     clause = read_sample(parser)
-    assert clause.of(parser, Rows.of(CLICKS)).branches[0].steps == (Sample(10.0, 0, (Expression("user_id", STRING),)),)
+    assert clause.of(parser.source, Rows.of(CLICKS)).branches[0].steps == (
+        Sample(10.0, 0, (Expression("user_id", STRING),)),
+    )
     projected = Rows.of(CLICKS).select([("who", Expression("user_id", STRING))])
     assert isinstance(projected.branches[0].steps[0], Project)
     with pytest.raises(DefinitionError, match="user_id"):
-        clause.of(parser, projected)
+        clause.of(parser.source, projected)

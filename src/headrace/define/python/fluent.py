@@ -17,11 +17,13 @@ from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.define import model
 from headrace.define.calendar import Calendar, zone_name
 from headrace.define.columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
+from headrace.define.derive import view_over
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
-from headrace.define.python.query import Aggregation, Query, caller, source_of
+from headrace.define.python.query import Aggregation, Query, Queryable, caller, source_of
+from headrace.define.python.rows import all_rows_of, join_conditions, read_item, rows_of
 from headrace.define.python.unique import read_unique
 from headrace.define.record import check_record_fields
 from headrace.define.rules import (
@@ -37,12 +39,10 @@ from headrace.define.rules import (
 )
 from headrace.define.shape import ShapeReader, ShapeScope, check_limit, read_order_items
 from headrace.define.sql.logical import LogicalStatement
-from headrace.define.sql.select import Item
 from headrace.define.sql.streams import read_fields
-from headrace.define.sql.views import ViewReader
 from headrace.define.sql.windows import is_bucket, read_bucket, read_span
 from headrace.define.tables import make_table, over_table
-from headrace.define.tokens import END, Source
+from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
 
@@ -58,10 +58,10 @@ declared: ContextVar[list[tuple[model.Definition | LogicalStatement, Location]] 
 
 def Stream(  # noqa: N802 - reads as the noun it makes
     name: str,
-    fields: str,
+    fields: str | Queryable,
     *,
     event_time: str | None = None,
-    patience: str | timedelta = "0s",
+    patience: str | timedelta | None = None,
     format: str = model.JSON,
     idle_timeout: str | timedelta | None = None,
     source: model.Source | None = None,
@@ -70,6 +70,9 @@ def Stream(  # noqa: N802 - reads as the noun it makes
 ) -> model.Stream:
     """A stream: fields as in CREATE STREAM, the event time field, and the patience for late events.
 
+    Instead of fields it may have a query, as in `hr.Stream("slow", clicks.where("ms > 1000"))`: then it is derived. Its
+    event time and its patience are those of its streams, unless they are given.
+
     `format` is "json", or "text" for a stream of lines. After `idle_timeout` without events, windows settle by the
     clock. `source` is `hr.kafka(…)` if the events are in Kafka. Events with the same values of the `unique` fields
     count once, if they are less than `within` of event time apart.
@@ -77,6 +80,10 @@ def Stream(  # noqa: N802 - reads as the noun it makes
     at = caller()
     with placed(at):
         check_name(name, "stream")
+        if isinstance(fields, Queryable):
+            others = (format != model.JSON, idle_timeout, source, unique, within)
+            return declare(_derived(name, fields, event_time, patience, others), at)
+        patience = "0s" if patience is None else patience
         typed_fields = read_fields(source_of(fields, "the list of fields"))
         patience_ms = milliseconds(patience)
         if event_time is None and patience_ms:
@@ -138,7 +145,7 @@ def View(name: str, query: Query, *, schedule: str | timedelta | None = None) ->
                 else "write visits.group_by(…).agg(…)",
             )
         table, schedule_ms = query.stream, _schedule_ms(schedule)
-        if isinstance(table, model.Table):
+        if isinstance(table, model.Table) and not query.steps:
             view = over_table(table, lambda rows: _build(name, replace(query, stream=rows), schedule_ms))
             return declare(view, at)
         return declare(_build(name, query, schedule_ms), at)
@@ -263,11 +270,29 @@ def _signature(cls: type[Aggregate]) -> Signature:
     return Signature([*takes, *constants, _WHERE], return_annotation="Aggregation")
 
 
+def _derived(
+    name: str, fields: Queryable, event_time: str | None, patience: str | timedelta | None, others: Sequence[object]
+) -> model.Stream:
+    if any(other not in (None, False) for other in others):
+        raise DefinitionError(
+            f"stream '{name}' is derived: it has no format, source, idle_timeout or unique of its own",
+            fix="set them where the events come in",
+        )
+    query = fields if isinstance(fields, Query) else Query(fields)
+    rows = all_rows_of(query, f"stream '{name}'")
+    if event_time is not None:
+        rows = rows.watermark(event_time, None if patience is None else milliseconds(patience))
+    elif patience is not None:
+        raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
+    return rows.stream(name)
+
+
 def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
-    stream: model.Stream = query.stream
-    scope = Scope(stream.types(), f"stream '{stream.name}'", (stream.name,))
+    rows = rows_of(query)
+    stream: model.Stream = rows.stream(query.stream.name) if query.steps else query.stream
+    scope = rows.scope()
     mistakes = Mistakes()
-    keys, window_ = _groups(query, scope, mistakes)
+    keys, window_ = _groups(query, stream, scope, mistakes)
     columns: dict[str, model.Column] = {}
     for column, written in query.columns:
         with mistakes.collect():
@@ -278,7 +303,7 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     shape = _shape(query, reader, columns, mistakes)
     where: Expression | None = None
     with mistakes.collect():
-        where = _where(query, scope)
+        where = join_conditions(query.conditions, scope)
     mistakes.check()
     all_columns = tuple(reader.scope.columns)
     if not all_columns:
@@ -286,7 +311,8 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     bounds = window_.names if window_ else ()
     check_distinct([*(key.name for key in keys), *bounds, *(output.name for output in reader.outputs)], "the column")
     reads = fields_read(stream, keys, all_columns, where)
-    return model.View(name, (stream.name,), tuple(keys), all_columns, window_, where, schedule_ms, reads, shape)
+    view = model.View(name, (stream.name,), tuple(keys), all_columns, window_, where, schedule_ms, reads, shape)
+    return view_over(view, stream)
 
 
 def _shape(
@@ -317,25 +343,15 @@ def _shape(
     return reader.shape(reader.join(conditions), order, limit)
 
 
-def _where(query: Query, scope: Scope) -> Expression | None:
-    mistakes, conditions = Mistakes(), []
-    for source in query.conditions:
-        with mistakes.collect():
-            conditions.append(check_condition(source, parse_tree(source), scope, "where"))
-    mistakes.check()
-    if len(conditions) < 2:
-        return conditions[0] if conditions else None
-    conjunction = Source(" AND ".join(f"({condition.sql})" for condition in conditions))
-    return check(conjunction, parse_tree(conjunction), scope)
-
-
-def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.Key], model.Window | None]:
+def _groups(
+    query: Query, stream: model.Stream, scope: Scope, mistakes: Mistakes
+) -> tuple[list[model.Key], model.Window | None]:
     keys: list[model.Key] = []
     window_: model.Window | None = None
     has_window = any(isinstance(what, model.Window) for _, what, _ in query.groups)
     for name, what, at in query.groups:
         with mistakes.collect(), placed(at):
-            bucket = None if has_window or not isinstance(what, Source) else _bucket(name, what, query.stream)
+            bucket = None if has_window or not isinstance(what, Source) else _bucket(name, what, stream)
             if bucket is not None and window_ is None:
                 window_ = bucket
             elif isinstance(what, model.Window) and name is None:
@@ -351,22 +367,14 @@ def _groups(query: Query, scope: Scope, mistakes: Mistakes) -> tuple[list[model.
 
 def _bucket(name: str | None, source: Source, stream: model.Stream) -> model.Window | None:
     """The window that a key such as date_trunc('hour', at) is, of the event time; None for other keys."""
-    item = _item(source)
+    item = read_item(source, "key")
     if not is_bucket(item.node, stream):
         return None
     return _named(read_bucket(source, item.node, stream), name or item.alias, None)
 
 
-def _item(source: Source) -> Item:
-    reader = ViewReader(source)
-    item = reader.item()
-    if reader.next.kind != END:
-        raise reader.unexpected("an operator or the end of the key")
-    return item
-
-
 def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
-    item = _item(source)
+    item = read_item(source, "key")
     expression = check(source, item.node, scope)
     check_key(expression)
     name = name or item.alias or Checker(source, scope).name(item.node)

@@ -1,12 +1,13 @@
-"""The query of a view in Python, as written: `visits.where(…).group_by(…).agg(…)`."""
+"""A query in Python, as written: `visits.where(…).select(…)` of a stream, and `….group_by(…).agg(…)` of a view."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headrace.aggregate import Aggregate
 from headrace.define.tokens import Source
@@ -43,16 +44,175 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
-class Query:
+class Conditions:
+    """where(…), once or more."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """select(…), with_columns(…) or drop(…)."""
+
+    kind: Literal["select", "with_columns", "drop"]
+    columns: tuple[tuple[str | None, Source], ...]  # a name if one was given
+    at: Location
+
+
+@dataclass(frozen=True)
+class Explosion:
+    """explode(…)."""
+
+    values: Source
+    names: tuple[str, ...]
+    outer: bool
+    position: str | None
+    at: Location
+
+
+@dataclass(frozen=True)
+class Union:
+    """union(…)."""
+
+    others: tuple[Any, ...]  # queries and streams
+    at: Location
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """sample(…)."""
+
+    percent: float
+    keys: tuple[Source, ...]
+    seed: int | None
+    at: Location
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """map(…)."""
+
+    function: str
+    arguments: tuple[Source, ...]
+    name: str | None
+    at: Location
+
+
+RowStep = Conditions | Selection | Explosion | Union | Sampling | Mapping
+
+
+class Queryable:
+    """The methods of a stream and of a query that make rows of it, and those that begin the query of a view."""
+
+    def where(self, condition: str) -> Query:
+        """Only events for which the condition is true; several are joined by AND."""
+        return self._query().where(condition)
+
+    def group_by(self, *keys: Any, **keys_by_name: Any) -> Query:
+        """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
+        return self._query().group_by(*keys, **keys_by_name)
+
+    def agg(self, **columns: Aggregation | str) -> Query:
+        """The columns: hits=hr.count(), bytes=hr.sum("bytes"), mean="bytes / hits", …"""
+        return self._query().agg(**columns)
+
+    def select(self, *columns: str, **columns_by_name: str) -> Query:
+        """Rows of these columns: names, expressions, "*"; named expressions by keyword, as in secs="ms / 1000.0"."""
+        return self._selection("select", columns, columns_by_name)
+
+    def with_columns(self, **columns: str) -> Query:
+        """The rows with further columns; one that has the name of a column replaces it."""
+        return self._selection("with_columns", (), columns)
+
+    def drop(self, *columns: str) -> Query:
+        """The rows without these columns."""
+        return self._selection("drop", columns, {})
+
+    def explode(
+        self, values: str, *, as_: str | Sequence[str] = (), outer: bool = False, position: str | None = None
+    ) -> Query:
+        """A row for each element of an array, named `as_`, or for each entry of a map, named `as_=("key", "value")`.
+
+        With `outer` rows without elements are kept. `position` names a column with the element's place, from 0 on.
+        """
+        names = (as_,) if isinstance(as_, str) else tuple(as_)
+        step = Explosion(source_of(values, "what is exploded"), names, outer, position, caller())
+        return self._query().then(step)
+
+    def union(self, *others: Queryable) -> Query:
+        """These rows and those of other streams and queries; columns are matched by their place."""
+        at = caller()
+        for other in others:
+            if not isinstance(other, Queryable):
+                raise DefinitionError("union takes streams and queries of rows", found=type(other).__name__, where=at)
+        return self._query().then(Union(tuple(other._query() for other in others), at))
+
+    def sample(self, percent: float, *, by: str | Sequence[str] = (), seed: int | None = None) -> Query:
+        """A share of the rows: of all events, or of the values of `by`. Views over it scale counts and sums."""
+        at = caller()
+        if isinstance(percent, bool) or not isinstance(percent, int | float):
+            raise DefinitionError("sample takes a share in percent", found=repr(percent), expected="as in 10", where=at)
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+            raise DefinitionError("the seed of a sample is a whole number", found=repr(seed), where=at)
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        return self._query().then(Sampling(float(percent), tuple(source_of(key, "a key") for key in keys), seed, at))
+
+    def map(self, function: Callable[..., Any] | str, *arguments: str, as_: str | None = None) -> Query:
+        """The rows with what a function made by `hr.udf` computes of them: the columns that it gives.
+
+        Its arguments are expressions; without any they are the columns that are named as the function's. A function
+        that gives a single value makes one column, named `as_`, or as the function.
+        """
+        at = caller()
+        name = function if isinstance(function, str) else getattr(function, "__name__", None)
+        if name is None:
+            raise DefinitionError("map takes a function", found=repr(function), fix="decorate one by @hr.udf", where=at)
+        sources = tuple(source_of(argument, "an argument") for argument in arguments)
+        return self._query().then(Mapping(name.lower(), sources, as_, at))
+
+    def _selection(
+        self, kind: Literal["select", "with_columns", "drop"], columns: Sequence[str], by_name: dict[str, str]
+    ) -> Query:
+        at = caller()
+        if not columns and not by_name:
+            raise DefinitionError(f"{kind} names no column", fix=f'write {kind}(…), as in {kind}("url")', where=at)
+        items = [*((None, column) for column in columns), *by_name.items()]
+        sources = tuple((name, source_of(column, "a column")) for name, column in items)
+        return self._query().then(Selection(kind, sources, at))
+
+    def _query(self) -> Query:
+        return Query(self)
+
+
+@dataclass(frozen=True)
+class Query(Queryable):
     """A query over a stream, as written; immutable: each method returns a new one."""
 
     stream: Any  # the model's Stream, which builds on this module
+    steps: tuple[RowStep, ...] = ()  # what makes rows of its events, before the conditions
     conditions: tuple[Source, ...] = ()
     groups: tuple[tuple[str | None, Any, Location], ...] = ()  # name if given, a Source or a Window, place
     columns: tuple[tuple[str, Aggregation | Source], ...] = ()  # an aggregate, or an expression over aggregates
     having_conditions: tuple[Source, ...] = ()
     order: tuple[Source, ...] = ()
     most_rows: tuple[int, Location] | None = None
+
+    def then(self, step: RowStep) -> Query:
+        """The query with a step that makes other rows."""
+        if self.is_of_view:
+            raise DefinitionError(
+                "rows are made before they are grouped", fix="write group_by and agg last", where=caller()
+            )
+        conditions = (Conditions(self.conditions),) if self.conditions else ()
+        return replace(self, steps=(*self.steps, *conditions, step), conditions=())
+
+    @property
+    def is_of_view(self) -> bool:
+        """Whether it groups rows or shapes answers, which a stream cannot."""
+        return bool(self.groups or self.columns or self.having_conditions or self.order or self.most_rows)
+
+    def _query(self) -> Query:
+        return self
 
     def where(self, condition: str) -> Query:
         """Only events for which the condition is true; several are joined by AND."""
@@ -90,22 +250,6 @@ class Query:
         if not isinstance(rows, int) or isinstance(rows, bool):
             raise DefinitionError("limit takes a number of rows", found=repr(rows), where=caller())
         return replace(self, most_rows=(rows, caller()))
-
-
-class Queryable:
-    """The methods of a stream that begin a query."""
-
-    def where(self, condition: str) -> Query:
-        """Only events for which the condition is true."""
-        return Query(self).where(condition)
-
-    def group_by(self, *keys: Any, **keys_by_name: Any) -> Query:
-        """Keys as texts, named ones by keyword, and at most one hr.window(…)."""
-        return Query(self).group_by(*keys, **keys_by_name)
-
-    def agg(self, **columns: Aggregation | str) -> Query:
-        """The columns of a view over all events."""
-        return Query(self).agg(**columns)
 
 
 def _key(key: object) -> object:

@@ -11,6 +11,7 @@ from headrace.define.columns import contains_aggregate
 from headrace.define.expression.syntax import Call, Node, walk
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
+from headrace.define.sql.samples import read_sample
 from headrace.define.tokens import QUOTED, WORD, Token
 from headrace.errors import DefinitionError
 
@@ -268,7 +269,11 @@ class FromReader(PeerReader):
             self.index = start
         if self.next.upper in JOINS or self.sees_symbol(","):
             return self.read_join()
-        return self.read_sample() if self.sees("TABLESAMPLE") else None
+        if not self.sees("TABLESAMPLE"):
+            return None
+        clause = read_sample(self)
+        alias, _ = self.read_alias("the sample")
+        return replace(clause, alias=alias)
 
     def _accept_left_join(self) -> bool:
         return self.accept("LEFT", "JOIN") or self.accept("LEFT", "OUTER", "JOIN")
@@ -280,10 +285,6 @@ class FromReader(PeerReader):
             "FROM reads one stream",
             fix="send events that contain all fields, or write UNION ALL; joins are not available yet",
         )
-
-    def read_sample(self) -> FromStep:
-        """TABLESAMPLE."""
-        raise self.error(self.next.start, "TABLESAMPLE is not available yet", fix="remove it")
 
     def _lateral_view(self, at: int) -> Explosion:
         outer = self.accept("OUTER")

@@ -16,6 +16,7 @@ from headrace.define.row_scope import RowScope
 from headrace.define.rules import located
 from headrace.define.sql.from_clause import GENERATORS
 from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
+from headrace.define.sql.samples import SampleClause
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import INT, Expression
@@ -65,6 +66,8 @@ def rows_of_from(source: From, inputs: Inputs) -> Rows:
 
 def apply(step: FromStep, rows: Rows, inputs: Inputs) -> Rows:
     """The rows after a step of FROM."""
+    if isinstance(step, SampleClause):
+        return step.of(inputs.source, rows)
     assert isinstance(step, Explosion), f"no rule for {step}"
     return _explode(step, rows, inputs.source)
 

@@ -9,7 +9,7 @@ from headrace.define.expression.check import check
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.syntax import Node
 from headrace.define.rules import located
-from headrace.define.tokens import NUMBER
+from headrace.define.tokens import NUMBER, Source
 from headrace.errors import DefinitionError
 
 EXAMPLE = "TABLESAMPLE (10 PERCENT)"
@@ -23,17 +23,14 @@ class SampleClause:
     percent: float
     keys: tuple[Node, ...] = ()
     seed: int | None = None
+    alias: str | None = None
 
-    def of(self, parser: ExpressionParser, rows: Rows) -> Rows:
+    def of(self, source: Source, rows: Rows) -> Rows:
         """The sample of these rows."""
-        keys = [check(parser.source, key, rows.scope()) for key in self.keys]
-        with located(parser.source, self.at):
+        rows = rows.named(self.alias) if self.alias else rows
+        keys = [check(source, key, rows.scope()) for key in self.keys]
+        with located(source, self.at):
             return rows.sample(self.percent, keys, self.seed)
-
-
-def sees_sample(parser: ExpressionParser) -> bool:
-    """Whether TABLESAMPLE follows."""
-    return parser.sees("TABLESAMPLE")
 
 
 def read_sample(parser: ExpressionParser) -> SampleClause:
