@@ -28,7 +28,7 @@ def pipeline(spark: Any, tmp_path: Path) -> Iterator[Pipeline]:
     stream = load(workspace.definitions).streams["visits"]
     lease = Lease(workspace.lease_file, url=None)
     store = DuckStore.open(tmp_path / "store", lease.fence)
-    running = Pipeline(workspace, stream, lease, store, end_of=lambda stream: 0, pins=dict)
+    running = Pipeline(workspace, stream, lease, store, end_of=lambda stream: 0)
     running.start(lambda: spark, tmp_path / "scratch", lambda: None)
     yield running
     running.close()

@@ -13,6 +13,7 @@ from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.lake.commits import times_before
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.maintain.joins import TableLogs
 from headrace.maintain.partials import damage_of
 from headrace.maintain.step import step_end
 from headrace.spark.failures import from_spark, one_line
@@ -33,11 +34,13 @@ class Part:
     commits: int
 
 
-def build_as_of(spark: SparkSession, parts: Sequence[Part], version: Version, folder: Path, job: Job) -> Store:
+def build_as_of(
+    spark: SparkSession, parts: Sequence[Part], version: Version, folder: Path, job: Job, logs: TableLogs
+) -> Store:
     """A store that holds the view alone, with these commits of each of its streams in it."""
     try:
         partials = {
-            part.stream.name: _compute(spark, part, version, folder / "partials" / str(at), job)
+            part.stream.name: _compute(spark, part, version, folder / "partials" / str(at), job, logs)
             for at, part in enumerate(parts)
         }
         store = open_temporary(folder)
@@ -60,7 +63,7 @@ def build_as_of(spark: SparkSession, parts: Sequence[Part], version: Version, fo
 def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mapping[str, list[Path]], job: Job) -> None:
     """Make the view serve from a batch table of each stream's partials, as a build does."""
     at = {part.stream.name: Point(part.commits, None, *times_before(part.table, part.commits)) for part in parts}
-    copy = store.register(version.view, version.fingerprint, version.patience_ms, at)
+    copy = store.register(version.view, version.fingerprint, version.patience_ms, at, version.pinned)
     if copy.serving:
         return  # there is no commit in it
     for base in copy.bases:
@@ -72,11 +75,11 @@ def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mappi
     store.promote(*copy.id)
 
 
-def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, job: Job) -> list[Path]:
+def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, job: Job, logs: TableLogs) -> list[Path]:
     """The view's partials of a stream's commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
     table, commits = part.table, part.commits
-    batch, paths, start = BatchJob(lambda: spark), list[str](), 0
+    batch, paths, start = BatchJob(lambda: spark, logs), list[str](), 0
     with table.reading(0, commits) as all_files:
         damage = damage_of(table.storage, all_files)
         if damage:
@@ -90,7 +93,7 @@ def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, jo
             with job.running(spark, f"{version.view.name} as of commit {commits}", rows):
                 if slice_files:
                     paths += batch.write(
-                        table.storage, part.stream, version, slice_files, (start, end), folder / f"{start}-{end}"
+                        table, part.stream, version, slice_files, (start, end), folder / f"{start}-{end}"
                     )
             start = end
     return [Path(file) for file in paths]

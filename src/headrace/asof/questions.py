@@ -30,6 +30,8 @@ from headrace.store.base import Store, Version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.maintain.joins import TableLogs
+
 AT_ONCE = 2  # questions that Spark computes; each slows the updates of views
 
 Lake = tuple[Stream, LakeTable | None]  # None: it has no events yet
@@ -124,8 +126,9 @@ class LakeQuestions:
                 parts.append(Part(stream, table, commits[stream.name]))
             with self._turn():
                 if version.view.over is None:
-                    return build_as_of(self._spark(), parts, version, folder, job or Job())
-                store = build_as_of(self._spark(), parts, self._serving(version.view.over.table), folder, job or Job())
+                    return build_as_of(self._spark(), parts, version, folder, job or Job(), self._logs())
+                table_version = self._serving(version.view.over.table)
+                store = build_as_of(self._spark(), parts, table_version, folder, job or Job(), self._logs())
                 store.register(version.view, version.fingerprint, version.patience_ms)  # of the table's rows then
                 return store
 
@@ -135,6 +138,16 @@ class LakeQuestions:
     def _serving(self, view: str) -> Version:
         with self._store.snapshot() as snapshot:
             return find_serving(snapshot, view)
+
+    def _logs(self) -> TableLogs:
+        """The logs of tables: they are lakes like those of other streams."""
+        from headrace.maintain.joins import TableLogs  # loads PySpark: the server accepts events first
+
+        def find(stream: str) -> tuple[Stream, LakeTable] | None:
+            definition, table = self._lake(stream)
+            return None if table is None else (definition, table)
+
+        return TableLogs(find)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -23,6 +23,14 @@ def refresh(
     full: Annotated[
         bool, typer.Option("--full", help="Rebuild the view from the whole log; the current version serves until then.")
     ] = False,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            "--tables",
+            metavar="now|recorded",
+            help="With --full: join all events so far to tables as they are now, or again as they were.",
+        ),
+    ] = None,
     no_wait: NoWaitOption = False,
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
@@ -33,7 +41,7 @@ def refresh(
     """
     with open_connection(workspace) as connection:
         before = next(iter(connection.verbs.audits(view)), None)
-        status = connection.verbs.refresh(view, full=full)
+        status = connection.verbs.refresh(view, full=full, tables=tables)
         audit = None
         if not no_wait and full:
             wait_until_serving(connection, {view: status.version})

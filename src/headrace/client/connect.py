@@ -269,12 +269,13 @@ class Connection:
         """Roll back to an earlier version (default: the previous one); `dry_run` only reports what it would do."""
         return self._backend.rollback(view, to, dry_run=dry_run).as_dict()
 
-    def refresh(self, view: str, *, full: bool = False) -> dict[str, Any]:
+    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> dict[str, Any]:
         """Start a refresh of a view; `full` rebuilds it from the whole log.
 
+        With `full`, `tables="now"` joins all events so far to tables as they are now, `"recorded"` as they were.
         `versions` and `audits` show the progress and the result.
         """
-        return self._backend.refresh(view, full=full).as_dict()
+        return self._backend.refresh(view, full=full, tables=tables).as_dict()
 
     def audits(self, view: str) -> list[dict[str, Any]]:
         """The audits of a view, newest first."""

@@ -224,9 +224,9 @@ class Remote(ChangeCalls):
         body = orjson.dumps({"to": to, "dry_run": dry_run})
         return SkipStatus.from_dict(self.call("POST", f"/v1/streams/{_quote(stream)}/skip", content=body))
 
-    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
+    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
         """Move the rows of the speed layer to the batch layer, or rebuild the view."""
-        body = orjson.dumps({"full": full})
+        body = orjson.dumps({"full": full, **({"tables": tables} if tables else {})})
         path = f"/v1/views/{_quote(view)}/refresh"
         return RefreshStatus.from_dict(self.when_ready(lambda: self.call("POST", path, content=body)))
 

@@ -281,7 +281,7 @@ class Offline(WithoutServer):
         self._stream(stream)
         raise NotReadyError(f"stream '{stream}' cannot skip offsets: {DOWN}", fix="start `headrace up`, then try again")
 
-    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
+    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
         """Not possible without a server."""
         self._store_of(view)
         raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix="start `headrace up`, then try again")

@@ -112,7 +112,7 @@ class Verbs(Protocol):
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
         """Roll back to an earlier version."""
 
-    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
+    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
         """Move the rows of the speed layer to the batch layer, or rebuild the view."""
 
     def alerts(self) -> list[AlertStatus]:

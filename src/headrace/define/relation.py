@@ -140,6 +140,13 @@ class Relation:
         steps = (step for branch in self.branches for step in branch.steps)
         return any(isinstance(step, Sample) and not step.keys for step in steps)
 
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """The streams that hold the changes of these tables, and of those that their own rows are joined to."""
+        own = [join.log for branch in self.branches for join in branch.joins]
+        names = ((log.stream, *(log.relation.logs if log.relation else ())) for log in own)
+        return tuple(dict.fromkeys(name for each in names for name in each))
+
     def branches_of(self, stream: str) -> tuple[Branch, ...]:
         """The branches that read a base stream."""
         return tuple(branch for branch in self.branches if branch.stream == stream)

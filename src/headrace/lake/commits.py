@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST
+from headrace.lake.pins import Pins
+from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, TABLES
 from headrace.lake.table import LakeFile, LakeTable
 
 COLUMNS = [COMMIT, COMMITTED_AT, NEWEST]
@@ -94,3 +96,16 @@ def times_before(table: LakeTable, commit: int) -> tuple[int | None, int | None]
             return facts.newest_us, None
         state = table.state
     return state.newest_us, state.idle_us
+
+
+def read_pins(paths: Iterable[str], commits: tuple[int, int]) -> dict[int, Pins | None]:
+    """The pins of those of these commits that have rows in these files; None where they recorded none."""
+    pins: dict[int, Pins | None] = {}
+    for path in paths:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            rows = file.read([COMMIT, TABLES])
+        numbers, first = np.unique(rows.column(COMMIT).to_numpy(), return_index=True)
+        recorded = rows.column(TABLES).take(first).to_pylist() if TABLES in rows.column_names else [None] * len(numbers)
+        pairs = zip(numbers.tolist(), recorded, strict=True)
+        pins |= {commit: each and dict(each) for commit, each in pairs if commits[0] <= commit < commits[1]}
+    return pins

@@ -23,6 +23,7 @@ from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotRea
 from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import damage_of
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import MOST_ROWS
@@ -78,9 +79,10 @@ class Batch:
         suspects: Suspects | None = None,
         between_steps: Callable[[], AbstractContextManager[None]] = nullcontext,  # of the speed layer
         end_of: Callable[[str], int] | None = None,  # the next commit of a stream, for views of several
+        logs: TableLogs = NO_LOGS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._job = BatchJob(session)
+        self._job = BatchJob(session, logs)
         self._session = session
         self._suspects = suspects
         self._stream = stream
@@ -257,7 +259,7 @@ class Batch:
             return []
         spark = self._session()
         try:
-            written = self._job.write(self._table.storage, self._stream, version, files, commits, target, batch=batch)
+            written = self._job.write(self._table, self._stream, version, files, commits, target, batch=batch)
         except Exception as error:
             if self.stopping.is_set() or self._suspects is None or is_transient(error) or is_disk_full(error):
                 raise

@@ -12,8 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.define.model import Stream
-from headrace.lake.storage import Storage
-from headrace.lake.table import LakeFile
+from headrace.lake.table import LakeFile, LakeTable
+from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.spark.session import Session
@@ -39,15 +39,16 @@ SETTINGS = {
 class BatchJob:
     """Reads long ranges of the lake, in a Spark session with settings of its own; for one thread."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, logs: TableLogs = NO_LOGS) -> None:
         self._session = session
+        self._logs = logs
         self._parent: SparkSession | None = None
         self._own: SparkSession | None = None
         self.rate: float | None = None  # events per second, of the last job that was worth measuring
 
     def write(
         self,
-        storage: Storage,
+        table: LakeTable,
         stream: Stream,
         version: Version,
         files: Sequence[LakeFile],
@@ -67,8 +68,9 @@ class BatchJob:
         spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         fields = [name for name, _ in version.view.reads_of(stream.name)]
-        events = read_events(spark, storage, stream, files, commits, columns_for([version.view]), fields)
-        written = write_partials(events, stream, version, target, batch=batch)
+        events = read_events(spark, table.storage, stream, files, commits, columns_for([version.view]), fields)
+        with self._logs.opened(spark, stream.name, version.pinned, (table, commits)) as joins:
+            written = write_partials(events, stream, version, target, joins, batch=batch)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)
         return written

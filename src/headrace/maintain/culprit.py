@@ -17,7 +17,8 @@ from headrace.define.model import Stream
 from headrace.lake.schema import COMMIT, POSITION, VALUE
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
-from headrace.maintain.partials import OUR_COLUMNS, read_events, write_partials
+from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.store.base import Version
 
 WAYS = 16  # parts that a range is cut into: where each failure ends a Java, few rounds matter more than few attempts
@@ -35,6 +36,7 @@ class Case:
     storage: Storage  # of the lake
     files: Sequence[LakeFile]
     commits: tuple[int, int]
+    logs: TableLogs = NO_LOGS  # of the tables that its rows are joined to; without it these are empty
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,13 @@ def attempt_on(spark: SparkSession, case: Case, scratch: Path) -> Callable[[int,
 
     def compute(low: int, high: int) -> None:
         target = scratch / f"{low}-{high}"
-        columns = (*OUR_COLUMNS, POSITION)
+        columns = tuple(dict.fromkeys([*columns_for([case.version.view]), POSITION]))
         fields = [name for name, _ in case.version.view.reads_of(case.stream.name)]
         events = read_events(spark, case.storage, case.stream, case.files, case.commits, columns, fields)
         try:
             some = events.where(F.col(POSITION).between(low, high - 1))
-            write_partials(some, case.stream, case.version, target)
+            with case.logs.opened(spark, case.stream.name, case.version.pinned) as joins:
+                write_partials(some, case.stream, case.version, target, joins)
         finally:
             shutil.rmtree(target, ignore_errors=True)
 

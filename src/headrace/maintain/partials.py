@@ -14,12 +14,13 @@ from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
 from headrace.lake.events import event_columns, read_files
 from headrace.lake.health import check_files, check_footers
-from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION
+from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, TABLES
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
+from headrace.maintain.joins import TableLogs
 from headrace.maintain.matches import with_computed
 from headrace.maintain.own import give_lifts
-from headrace.maintain.rows import rows_of
+from headrace.maintain.rows import Joins, rows_of
 from headrace.spark.session import is_alive
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
 from headrace.store.columns import partial_columns
@@ -35,7 +36,8 @@ def columns_for(views: Iterable[View]) -> tuple[str, ...]:
     views = tuple(views)
     ordered = any(column.aggregate.ordered for view in views for column in view.columns)
     by_position = any(view.relation is not None and view.relation.by_position for view in views)
-    return (*OUR_COLUMNS, POSITION) if ordered or by_position else OUR_COLUMNS
+    joined = any(view.relation is not None and view.relation.tables for view in views)
+    return (*OUR_COLUMNS, *([POSITION] if ordered or by_position else []), *([TABLES] if joined else []))
 
 
 def read_events(
@@ -63,18 +65,32 @@ def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
 
 
 def write_partials(
-    events: DataFrame, stream: Stream, version: Version, folder: Path, *, batch: bool = False
+    events: DataFrame,
+    stream: Stream,
+    version: Version,
+    folder: Path,
+    joins: Joins | None = None,
+    *,
+    batch: bool = False,
 ) -> list[str]:
     """Compute a version's partials of these events, for a batch table or the speed layer; the files that hold them."""
-    rows = partials(events, stream, version.view, version.base(stream.name).patience_ms, batch=batch)
+    rows = partials(events, stream, version.view, version.base(stream.name).patience_ms, joins, batch=batch)
     rows.write.options(**WRITTEN).parquet(str(folder))
     return sorted(str(path) for path in folder.glob("*.parquet"))
 
 
-def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int, *, batch: bool = False) -> DataFrame:
+def partials(
+    events: DataFrame,
+    stream: Stream,
+    view: View,
+    patience_ms: int,
+    joins: Joins | None = None,
+    *,
+    batch: bool = False,
+) -> DataFrame:
     """One row per (key, pane), with the columns that a store merges; `batch`: also those of the batch layer alone."""
     give_lifts(events.sparkSession, view)
-    rows = view_rows(events, stream, view)
+    rows = view_rows(events, stream, view, joins)
     stream = view.rows_of(stream)
     face = spark_face(stream, view)
     pane, _ = _pane(stream, view)
@@ -94,11 +110,11 @@ def partials(events: DataFrame, stream: Stream, view: View, patience_ms: int, *,
     return grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
 
 
-def view_rows(events: DataFrame, stream: Stream, view: View) -> DataFrame:
+def view_rows(events: DataFrame, stream: Stream, view: View, joins: Joins | None = None) -> DataFrame:
     """The rows that a view summarizes, made of events of a base stream, with what its expressions need."""
     if view.relation is not None:
         ordered = any(column.aggregate.ordered for column in view.columns)
-        events = rows_of(events, stream, view.relation, places=view.relation.repeats and ordered)
+        events = rows_of(events, stream, view.relation, joins, places=view.relation.repeats and ordered)
     face = spark_face(view.rows_of(stream), view)
     rows = with_computed(events, face.computed)
     return rows if face.view.where is None else rows.where(face.view.where.sql)
@@ -122,7 +138,9 @@ def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
     """Why Spark cannot run a view, in one sentence; None if it can, or if Java ended meanwhile. Runs no job."""
     try:
-        partials(spark.createDataFrame([], event_columns(stream, columns_for([view]))), stream, view, 0, batch=True)
+        events = spark.createDataFrame([], event_columns(stream, columns_for([view])))
+        with TableLogs().opened(spark, stream.name) as joins:
+            partials(events, stream, view, 0, joins, batch=True)
     except Exception as error:  # AnalysisException and ParseException share no narrower base with a message
         return str(error).strip().splitlines()[0] if is_alive(spark) else None
     return None

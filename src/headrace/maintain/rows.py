@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -46,18 +47,35 @@ class Rows:
         return [_column(name) for name in self.types]
 
 
-def rows_of(events: DataFrame, stream: Stream, relation: Relation, *, places: bool = False) -> DataFrame:
+class Joins(Protocol):
+    """The tables that rows are joined to, as they were at each commit."""
+
+    def join(self, rows: Rows, step: Join) -> Rows:
+        """The rows after a join."""
+
+
+def rows_of(
+    events: DataFrame, stream: Stream, relation: Relation, joins: Joins | None = None, *, places: bool = False
+) -> DataFrame:
     """The rows that a relation makes of events of a base stream: its fields, and columns of ours that events have.
 
     With `places` they also have `PLACE`, the place of a row among those of the same event.
     """
     branches = relation.branches_of(stream.name)
-    frames = [_branch(events, stream, relation, branch, number, places) for number, branch in enumerate(branches)]
+    frames = [
+        _branch(events, stream, relation, branch, number, joins, places) for number, branch in enumerate(branches)
+    ]
     return reduce(DataFrame.unionAll, frames)
 
 
 def _branch(
-    events: DataFrame, stream: Stream, relation: Relation, branch: Branch, number: int, places: bool
+    events: DataFrame,
+    stream: Stream,
+    relation: Relation,
+    branch: Branch,
+    number: int,
+    joins: Joins | None,
+    places: bool,
 ) -> DataFrame:
     fields = {field.name for field in stream.fields}
     reserved = tuple(name for name in events.columns if name not in fields)
@@ -73,12 +91,12 @@ def _branch(
         frame = rows.frame.select(F.array(F.lit(number)).alias(PLACE), "*")
         rows = replace(rows, frame=frame, reserved=(PLACE, *reserved))
     for step in branch.steps:
-        rows = _step(rows, step)
+        rows = _step(rows, step, joins)
     # All branches have the columns in the same order.
     return rows.select([_column(name) for name, _ in relation.fields], dict(relation.fields)).frame
 
 
-def _step(rows: Rows, step: RowStep) -> Rows:
+def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
     match step:
         case Filter():
             computed, (condition,) = rows.computing([step.condition])
@@ -92,7 +110,9 @@ def _step(rows: Rows, step: RowStep) -> Rows:
         case Map():
             raise DefinitionError("functions over rows are not supported yet")
         case Join():
-            raise DefinitionError(f"the join to table '{step.table}' is not supported yet")
+            if joins is None:
+                raise DefinitionError(f"the join to table '{step.table}' is not supported here")
+            return joins.join(rows, step)
         case Sample():
             computed, keys = rows.computing(step.keys)
             kept = computed.frame.where(spark_condition(step, rows.stream, keys))

@@ -22,6 +22,7 @@ from headrace.errors import ConflictError, JavaEndedError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.fused import Fused
+from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, damage_of, read_events, write_partials
 from headrace.maintain.step import next_step
 from headrace.maintain.suspects import Suspects
@@ -70,6 +71,7 @@ class Speed:
         *,
         suspects: Suspects | None = None,
         fused: Fused | None = None,
+        logs: TableLogs = NO_LOGS,
         most_rows: int = MOST_ROWS,
         lagging_rows: int = LAGGING_ROWS,
         now: Callable[[], float] = time.time,
@@ -84,6 +86,7 @@ class Speed:
         self._now = now
         self._suspects = suspects
         self._fused = fused
+        self._logs = logs
         self._retry_at: dict[VersionId, float] = {}
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
@@ -211,15 +214,20 @@ class Speed:
             ours = columns_for(version.view for version in versions)
             events = read_events(spark, self._table.storage, self._stream, files, commits, ours, fields)
             if len(versions) == 1:
-                return [self._compute_one(spark, events, versions[0], folder)]
-            return list(self._jobs.map(lambda version: self._compute_one(spark, events, version, folder), versions))
+                return [self._compute_one(spark, events, versions[0], commits, folder)]
+            return list(
+                self._jobs.map(lambda version: self._compute_one(spark, events, version, commits, folder), versions)
+            )
 
-    def _compute_one(self, spark: SparkSession, events: DataFrame, version: Version, folder: Path) -> _Computed:
+    def _compute_one(
+        self, spark: SparkSession, events: DataFrame, version: Version, commits: tuple[int, int], folder: Path
+    ) -> _Computed:
         """A view of its own job, so that a broken one fails alone."""
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         target = folder / f"{version.view.name}-{version.number}"
         try:
-            return _Computed(version, write_partials(events, self._stream, version, target), None)
+            with self._logs.opened(spark, self._stream.name, version.pinned, (self._table, commits)) as joins:
+                return _Computed(version, write_partials(events, self._stream, version, target, joins), None)
         except Exception as error:
             if self.stopping.is_set() or is_transient(error) or not is_alive(spark):
                 raise  # not the view's fault: all of the step is retried soon

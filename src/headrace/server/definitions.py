@@ -18,6 +18,7 @@ from headrace.define.model import LogicalView, Stream, View
 from headrace.define.tables import logs_of
 from headrace.errors import ConflictError, CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
+from headrace.lake.table import LakeTable
 from headrace.plan.change import Plan, RollbackStep
 from headrace.plan.differences import checked_plan, compare
 from headrace.server.damaged import DamagedStream
@@ -175,7 +176,10 @@ class Definitions:
         pipelines = self.running.pipelines
         lakes = {name: pipeline.lake for name, pipeline in pipelines.items()}
         known = {name: lake for name, lake in lakes.items() if lake is not None}
-        reconcile_views(self._store, catalog, known, lambda stream: pipelines[stream].between_steps(), self._go_on)
+        tables = {name: lake.next_commit for name, lake in known.items()}
+        reconcile_views(
+            self._store, catalog, known, lambda stream: pipelines[stream].between_steps(), self._go_on, tables
+        )
         # Last, for the views of the catalog before need them until here.
         self._publish(catalog, {name: pipelines[name] for name in catalog.base_streams})
         for name, pipeline in pipelines.items():
@@ -200,10 +204,17 @@ class Definitions:
         }
         return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
 
+    def _find_lake(self, stream: str) -> tuple[Stream, LakeTable] | None:
+        """The definition and the lake of a stream; None if it is not there. Raises CorruptionError if damaged."""
+        pipeline = self.running.pipelines.get(stream)
+        return (pipeline.stream, pipeline.table) if pipeline else None
+
     def _open_pipeline(self, stream: Stream) -> RunningStream:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
-            pipeline = Pipeline(self._workspace, stream, self._lease, self._store, self._end_of, self._pins)
+            pipeline = Pipeline(
+                self._workspace, stream, self._lease, self._store, self._end_of, self._pins, self._find_lake
+            )
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))
             return DamagedStream(stream, error)

@@ -19,7 +19,7 @@ from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
 from headrace.lake.lateness_record import LatenessRecord
-from headrace.lake.pins import ChoosePins
+from headrace.lake.pins import ChoosePins, no_pins
 from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique_index import UniqueIndex
@@ -70,15 +70,17 @@ class Pipeline:
         lease: Lease,
         store: Store,
         end_of: Callable[[str], int],
-        pins: ChoosePins,
+        pins: ChoosePins = no_pins,
+        find_lake: Callable[[str], tuple[Stream, LakeTable] | None] = lambda stream: None,
     ) -> None:
         """`end_of` gives the next commit of a stream, also of another one: views may read several.
 
-        `pins` are the versions of the tables that its next commit sees.
+        `pins` are the versions of the tables that its next commit sees, `find_lake` gives the log of a table.
         """
         self.stream = stream
         self._end_of = end_of
         self._pins = pins
+        self._find_lake = find_lake
         self._workspace = workspace
         self._store = store
         check_transport(workspace, stream)  # before the lake is written
@@ -131,6 +133,7 @@ class Pipeline:
         from headrace.lake.ids_load import on_spark as load_on_spark
         from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.fused import Fused
+        from headrace.maintain.joins import TableLogs
         from headrace.maintain.speed import Speed
         from headrace.maintain.suspects import Suspects
         from headrace.maintain.trial import TrialSettings
@@ -169,8 +172,9 @@ class Pipeline:
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
         with self._store.snapshot() as snapshot:
             self._suspects.review(self.stream, snapshot.versions())
+        logs = TableLogs(self._find_lake)
         self._speed = Speed(
-            session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused
+            session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )
         self._fused = fused
         pace = Pace(settings.refresh_every_s, settings.retire_after_s)
@@ -184,6 +188,7 @@ class Pipeline:
             suspects=self._suspects,
             between_steps=self.between_steps,
             end_of=self._end_of,
+            logs=logs,
         )
         batch = self.batch
 

@@ -5,7 +5,7 @@ Each step is one transaction, chosen anew from what the store says: stopped anyw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import structlog
@@ -14,10 +14,11 @@ from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import ConflictError
+from headrace.lake.pins import Pins
 from headrace.lake.table import LakeState
 from headrace.plan.cost import Way
 from headrace.plan.ways import choose_way
-from headrace.store.base import Base, Point, Store, Version
+from headrace.store.base import NOT_PINNED, Base, Pinned, Point, Store, Version
 
 STEPS = 8  # of a view: go back to a kept version, take it over with another patience, choose again, …
 
@@ -33,11 +34,13 @@ def reconcile_views(
     lakes: Mapping[str, LakeState],
     between_steps: Between = lambda stream: nullcontext(),
     go_on: Callable[[], None] = lambda: None,
+    tables: Pins | None = None,
 ) -> None:
     """Give each view of the catalog its version, drop the views that it does not name.
 
     A version that is ahead of its lake has commits that the log has lost: it is dropped and computed anew.
-    `go_on` is called before each step, and raises if no more are to be taken.
+    `go_on` is called before each step, and raises if no more are to be taken. `tables` are the present versions of
+    tables, by the streams that hold their changes.
     """
     versions = _versions(store)
     unbacked = {version.view.name for version in versions if _is_ahead(version, lakes)}
@@ -52,7 +55,7 @@ def reconcile_views(
             go_on()
             way = choose_way(_versions(store), view, patience_ms)
             try:
-                if way is None or not _go(store, way, view, patience_ms, lakes, between_steps):
+                if way is None or not _go(store, way, view, patience_ms, lakes, between_steps, tables or {}):
                     break
             except ConflictError as error:  # the batch layer has moved the version on since it was read
                 log.info("an edit chooses its way again", view=view.name, reason=str(error))
@@ -66,6 +69,22 @@ def point_of(lake: LakeState) -> Point:
     return Point(lake.next_commit, lake.position, lake.newest_us, lake.idle_us)
 
 
+def pin_tables(view: View, versions: Iterable[Version], now: Pins) -> Pinned:
+    """Which versions of its tables a new version of a view uses for commits that recorded none.
+
+    They are those of the version before it, so that an edit and a rebuild give the same rows; the first one uses the
+    present versions.
+    """
+    logs = view.relation.logs if view.relation else ()
+    if not logs:
+        return NOT_PINNED
+    own = [version for version in versions if version.view.name == view.name and version.live]
+    before = max(own, key=lambda version: (version.serving, version.number)).pinned if own else NOT_PINNED
+    known = dict(before.versions)
+    until = tuple(each for each in before.until if each[0] in view.streams)
+    return Pinned(tuple((log, known.get(log, now.get(log, 0))) for log in logs), until)
+
+
 def _go(
     store: Store,
     way: Way,
@@ -73,6 +92,7 @@ def _go(
     patience_ms: Mapping[str, int],
     lakes: Mapping[str, LakeState],
     between_steps: Between,
+    tables: Pins,
 ) -> bool:
     """One step; whether there may be one more to take."""
     name = view.name
@@ -88,7 +108,8 @@ def _go(
             store.revive(name, number)
         case _ if all(stream in lakes for stream in view.streams):
             at = {stream: point_of(lakes[stream]) for stream in view.streams}
-            version = store.register(view, fingerprint(view), patience_ms, at)
+            pinned = pin_tables(view, _versions(store), tables)
+            version = store.register(view, fingerprint(view), patience_ms, at, pinned)
             if version.state == "ready":
                 store.promote(name, version.number)  # over no events, the one before has nothing that this has not
             return False

@@ -196,10 +196,10 @@ class Requests:
         refuse_logical(self._logical, view, "audits")
         return self._versions.audits(view)
 
-    def refresh(self, view: str, *, full: bool = False) -> RefreshStatus:
+    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
         refuse_logical(self._logical, view, "rows to refresh")
-        return self._versions.refresh(view, full=full)
+        return self._versions.refresh(view, full=full, tables=tables)
 
     def stream(self, name: str) -> StreamDefinition:
         """What a stream is declared to be."""

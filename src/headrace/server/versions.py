@@ -11,10 +11,10 @@ from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
 from headrace.server.describe import describe_audit, describe_versions, join_lanes
-from headrace.server.reconcile import point_of
+from headrace.server.reconcile import pin_tables, point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream
-from headrace.store.base import Store, Version
+from headrace.store.base import Pinned, Store, Version
 from headrace.workspace.settings import Workspace
 
 
@@ -65,14 +65,19 @@ class Versions:
         _find(view, versions)
         return plan_rollback(versions, catalog, view, number, self.costs())
 
-    def refresh(self, view: str, *, full: bool) -> RefreshStatus:
-        """Have the batch layer take over what the speed layer has; in full: build the view anew beside it."""
-        version = _find(view, self._all())
+    def refresh(self, view: str, *, full: bool, tables: str | None = None) -> RefreshStatus:
+        """Have the batch layer take over what the speed layer has; in full: build the view anew beside it.
+
+        With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were.
+        """
+        versions = self._all()
+        version = _find(view, versions)
         if version.view.over is not None:
             raise QuestionError(
                 f"view '{view}' is made of the rows of table '{version.view.over.table}': it has no batch layer",
                 fix=f"refresh the table: `headrace refresh {version.view.over.table}`",
             )
+        _check_tables(version.view, full, tables)
         running = self._pipelines()
         if not all(stream in running for stream in version.view.streams):
             raise unknown_view(view, ())  # dropped with its stream, just now
@@ -84,13 +89,25 @@ class Versions:
             )
         if full:
             at = {stream: point_of(pipeline.table.state) for stream, pipeline in pipelines.items()}
-            version = self._store.register(version.view, version.fingerprint, version.patience_ms, at)
+            pinned = pin_tables(version.view, versions, self._table_versions())
+            if tables is not None:
+                logs = version.view.relation.logs if version.view.relation else ()
+                present = self._table_versions()
+                until = {stream: point.commit for stream, point in at.items()} if tables == "now" else {}
+                pairs = [(log, present.get(log, 0)) for log in logs] if tables == "now" else pinned.versions
+                pinned = Pinned(tuple(pairs), tuple(until.items()))
+            version = self._store.register(version.view, version.fingerprint, version.patience_ms, at, pinned)
         elif not version.serving:
             raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")
         else:
             for batch in batches:
                 batch.refresh(view)
         return RefreshStatus(view, version.number, version.total("horizon"), version.total("applied_to"))
+
+    def _table_versions(self) -> dict[str, int]:
+        """The present versions of tables, by the streams that hold their changes."""
+        lakes = {name: pipeline.lake for name, pipeline in self._pipelines().items()}
+        return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
 
     def _all(self) -> list[Version]:
         with self._store.snapshot() as snapshot:
@@ -101,6 +118,19 @@ class Versions:
         if pipeline is None:
             return unread_size(self._workspace.lake(stream))
         return lake_size(pipeline.table) if pipeline.lake else None
+
+
+def _check_tables(view: View, full: bool, tables: str | None) -> None:
+    if tables is None:
+        return
+    if tables not in ("now", "recorded"):
+        raise QuestionError("'tables' of a refresh", found=repr(tables)[:40], expected="now or recorded")
+    if not full:
+        raise QuestionError(
+            f"view '{view.name}': 'tables' is for a full refresh, which joins all events again", fix="add --full"
+        )
+    if not (view.relation and view.relation.tables):
+        raise QuestionError(f"view '{view.name}' joins no table", fix="refresh it without 'tables'")
 
 
 def _find(view: str, versions: Iterable[Version]) -> Version:

@@ -102,6 +102,25 @@ class Base:
 
 
 @dataclass(frozen=True)
+class Pinned:
+    """Which versions of tables the events of a version are joined to, where their commits do not say it.
+
+    A version of a table is a number of commits of the stream that holds its changes.
+    """
+
+    versions: tuple[tuple[str, int], ...] = ()  # by that stream: for commits that recorded none
+    until: tuple[tuple[str, int], ...] = ()  # by base stream: the commits before this one use these, whatever they saw
+
+    def version(self, stream: str, commit: int, pins: Mapping[str, int] | None, log: str) -> int:
+        """The version of a table that the events of a commit are joined to."""
+        default = dict(self.versions).get(log, 0)
+        return default if commit < dict(self.until).get(stream, 0) else (pins or {}).get(log, default)
+
+
+NOT_PINNED = Pinned()
+
+
+@dataclass(frozen=True)
 class Version:
     """One definition of a view, its state, and how far it has read each of its base streams."""
 
@@ -113,6 +132,7 @@ class Version:
     changed_at_us: int = 0  # when it came into its state
     home: int | None = None  # the number that its tables were made under; None: a free edit took them
     replaces: int | None = None  # the number of the version that served before it, or does until it serves
+    pinned: Pinned = NOT_PINNED  # of joins to tables
 
     @property
     def id(self) -> VersionId:
@@ -337,7 +357,12 @@ class Store(Protocol):
     """
 
     def register(
-        self, view: View, fingerprint: str, patience_ms: Mapping[str, int], at: Mapping[str, Point] = NO_HISTORY
+        self,
+        view: View,
+        fingerprint: str,
+        patience_ms: Mapping[str, int],
+        at: Mapping[str, Point] = NO_HISTORY,
+        pinned: Pinned = NOT_PINNED,
     ) -> Version:
         """A new version whose horizons are `at`; without history it is ready, and the first one serves at once.
 

@@ -33,7 +33,10 @@ _ROLLBACK = describe_body(
     to=("integer", "version to roll back to; default: the previous one"),
     dry_run=("boolean", "only report what it would do"),
 )
-_REFRESH = describe_body(full=("boolean", "rebuild the view from the whole log; the current version serves until then"))
+_REFRESH = describe_body(
+    full=("boolean", "rebuild the view from the whole log; the current version serves until then"),
+    tables=("string", "`now`: join all events so far to tables as they are now; `recorded`: again as they were"),
+)
 
 
 def version_routes(runtime: Runtime) -> APIRouter:
@@ -75,8 +78,9 @@ def version_routes(runtime: Runtime) -> APIRouter:
         The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
         view show the result.
         """
-        fields = read_fields(await read_body(request, _SMALL_BODY), full=bool)
-        return reply_json(await run_in_threadpool(lambda: runtime.refresh(view, full=bool(fields["full"]))))
+        fields = read_fields(await read_body(request, _SMALL_BODY), full=bool, tables=str)
+        full, tables = bool(fields["full"]), fields["tables"]
+        return reply_json(await run_in_threadpool(lambda: runtime.refresh(view, full=full, tables=tables)))
 
     return routes
 

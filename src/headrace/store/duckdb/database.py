@@ -58,9 +58,10 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
     # An older Headrace that opens the file leaves it alone: so it came without a new format.
 )
-# The log of touched cells. An older Headrace that opens the file leaves it alone, and then it begins anew: so it came
-# without a new format.
+# The log of touched cells, and the versions of tables that are joined. An older Headrace that opens the file leaves
+# them alone, and then the log begins anew: so they came without a new format.
 LOG_TABLES = {
+    "pinned": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tables VARCHAR NOT NULL",
     "followers": "view VARCHAR NOT NULL, name VARCHAR NOT NULL, number BIGINT, tick BIGINT, cursor VARCHAR",
     "logs": "view VARCHAR NOT NULL, number BIGINT NOT NULL, from_tick BIGINT NOT NULL, to_tick BIGINT NOT NULL",
     "touched": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tick BIGINT NOT NULL, at_us BIGINT NOT NULL, "

@@ -17,12 +17,14 @@ from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.base import (
     NO_HISTORY,
+    NOT_PINNED,
     START,
     Audit,
     Base,
     BatchTable,
     Comparison,
     Partials,
+    Pinned,
     Point,
     Snapshot,
     Step,
@@ -104,7 +106,12 @@ class DuckStore:
     # From registered to serving
 
     def register(
-        self, view: View, fingerprint: str, patience_ms: Mapping[str, int], at: Mapping[str, Point] = NO_HISTORY
+        self,
+        view: View,
+        fingerprint: str,
+        patience_ms: Mapping[str, int],
+        at: Mapping[str, Point] = NO_HISTORY,
+        pinned: Pinned = NOT_PINNED,
     ) -> Version:
         at = at if view.over is None else NO_HISTORY  # what is made of a table has no history of its own
         bases = tuple(starting_base(stream, patience_ms[stream], at.get(stream, START)) for stream in view.streams)
@@ -123,6 +130,7 @@ class DuckStore:
                 changed_at_us=now_us(),
                 home=number,
                 replaces=serving,
+                pinned=pinned,
             )
             for table in speed_tables(version):
                 run(connection, create_speed(view, table))

@@ -15,7 +15,7 @@ import orjson
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import ConflictError, FencedError
-from headrace.store.base import Audit, Base, BatchTable, Drift, Point, Version
+from headrace.store.base import NOT_PINNED, Audit, Base, BatchTable, Drift, Pinned, Point, Version
 from headrace.store.duckdb.database import run
 from headrace.transport.position import Position
 
@@ -41,6 +41,14 @@ def _tables(text: str) -> tuple[BatchTable, ...]:
     return tuple(BatchTable(**table) for table in orjson.loads(text))
 
 
+@lru_cache(maxsize=1024)
+def _pinned(text: str | None) -> Pinned:
+    if text is None:
+        return NOT_PINNED
+    versions, until = ({} if part is None else part for part in map(orjson.loads(text).get, ("versions", "until")))
+    return Pinned(tuple(versions.items()), tuple(until.items()))
+
+
 def read_versions(connection: Connection) -> list[Version]:
     """All of them, by view and number."""
     rows = run(connection, _READ)
@@ -49,15 +57,17 @@ def read_versions(connection: Connection) -> list[Version]:
 
 # A version has a row for each of its streams.
 _READ = (
-    f"SELECT {', '.join(f'v.{name}' for name in FIELDS)}, {', '.join(f'b.{name}' for name in BASE_FIELDS)} "
-    "FROM versions AS v JOIN bases AS b ON b.view = v.view AND b.number = v.number ORDER BY v.view, v.number, b.ordinal"
+    f"SELECT {', '.join(f'v.{name}' for name in FIELDS)}, p.tables, {', '.join(f'b.{name}' for name in BASE_FIELDS)} "
+    "FROM versions AS v JOIN bases AS b ON b.view = v.view AND b.number = v.number "
+    "LEFT JOIN pinned AS p ON p.view = v.view AND p.number = v.number ORDER BY v.view, v.number, b.ordinal"
 )
 
 
 def _version(rows: Sequence[tuple[Any, ...]]) -> Version:
-    definition, number, fingerprint, state, *rest = rows[0][: len(FIELDS)]
-    bases = tuple(_base(**dict(zip(BASE_FIELDS, row[len(FIELDS) :], strict=True))) for row in rows)
-    return Version(_view(definition), number, fingerprint, state, bases, *rest)
+    definition, number, fingerprint, state, changed_at_us, home, replaces = rows[0][: len(FIELDS)]
+    pinned = _pinned(rows[0][len(FIELDS)])
+    bases = tuple(_base(**dict(zip(BASE_FIELDS, row[len(FIELDS) + 1 :], strict=True))) for row in rows)
+    return Version(_view(definition), number, fingerprint, state, bases, changed_at_us, home, replaces, pinned)
 
 
 def _base(*, position: str, batch: str, **values: Any) -> Base:
@@ -126,10 +136,17 @@ def insert_version(connection: Connection, version: Version, fence: int) -> None
     definition = orjson.dumps(to_json(version.view), option=orjson.OPT_SORT_KEYS).decode()
     row = {"view": version.view.name, "fence": fence, "definition": definition}
     _insert(connection, "versions", row | {name: getattr(version, name) for name in FIELDS[1:]})
+    _insert_pinned(connection, version)
     for ordinal, base in enumerate(version.bases):
         values = {name: getattr(base, name) for name in BASE_FIELDS}
         values |= {"position": position_text(base.position), "batch": batch_text(base.batch)}
         _insert(connection, "bases", {"view": version.view.name, "number": version.number, "ordinal": ordinal} | values)
+
+
+def _insert_pinned(connection: Connection, version: Version) -> None:
+    if version.pinned != NOT_PINNED:
+        text = orjson.dumps({"versions": dict(version.pinned.versions), "until": dict(version.pinned.until)}).decode()
+        _insert(connection, "pinned", {"view": version.view.name, "number": version.number, "tables": text})
 
 
 def _insert(connection: Connection, table: str, row: Mapping[str, Any]) -> None:
@@ -139,7 +156,7 @@ def _insert(connection: Connection, table: str, row: Mapping[str, Any]) -> None:
 
 def delete_version(connection: Connection, version: Version) -> None:
     """Delete the rows of a version."""
-    for table in ("versions", "bases"):
+    for table in ("versions", "bases", "pinned"):
         run(connection, f"DELETE FROM {table} WHERE view = ? AND number = ?", list(version.id))
 
 
