@@ -18,7 +18,7 @@ def headings(path: Path) -> set[str]:
 
 def test_links_resolve() -> None:
     wrong, count = [], 0
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]:
         for target, heading in LINK.findall(page.read_text()):
             if "://" in target:
                 continue

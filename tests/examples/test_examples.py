@@ -1,0 +1,149 @@
+"""Each example of examples/ runs as its README says, on a real server, and gives the known answers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.cli.app import run
+from headrace.client.connect import Connection, connect
+from tests.examples.answers import ANSWERS, Answer
+from tests.server import UpServer
+from tests.waiting import wait_until
+from tests.warm import Java
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/headrace.toml"))
+COMMENT = re.compile(r"\s+#(?=\s).*")
+MOST_LINES = 45  # a README is one screen
+
+
+def readme(name: str) -> str:
+    return (EXAMPLES / name / "README.md").read_text()
+
+
+def commands(name: str) -> list[list[str]]:
+    """The commands of an example's README."""
+    block = re.search(r"```sh\n(.*?)```", readme(name), re.DOTALL)
+    assert block, f"{name}: no commands"
+    return [shlex.split(COMMENT.sub("", line)) for line in block[1].splitlines() if line.strip()]
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the example, which is the current folder."""
+    folder = tmp_path / request.param
+    shutil.copytree(EXAMPLES / request.param, folder, ignore=shutil.ignore_patterns("data", "events"))
+    monkeypatch.chdir(folder)
+    yield folder
+    UpServer.kill_all()
+
+
+def test_every_example_has_answers() -> None:
+    assert sorted(ANSWERS) == NAMES
+
+
+@pytest.mark.parametrize("example", NAMES, indirect=True)
+def test_an_example_gives_the_known_answers(example: Path, java: Java, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in commands(example.name):
+        if command[:2] == ["headrace", "up"]:
+            java.server(example).wait_until_ready()
+        elif command[0] == "python":
+            subprocess.run([sys.executable, *command[1:]], check=True)
+        else:
+            assert command[0] == "headrace"
+            assert run(command[1:]) == 0, (command, capsys.readouterr().err)
+    with connect(example) as connection:
+        for answer in ANSWERS[example.name](example / "events"):
+            check(connection, answer)
+
+
+def check(connection: Connection, answer: Answer) -> None:
+    rows = [dict(row) for row in connection.ask(answer.view, **answer.question).rows()]
+    cells = [tuple(plain(row[column]) for column in answer.columns) for row in rows]
+    expected = [tuple(map(plain, row)) for row in answer.rows]
+    if not answer.in_order:
+        cells, expected = sorted(cells, key=repr), sorted(expected, key=repr)
+    if not answer.tolerance:
+        assert cells == expected, answer.view
+        return
+    assert len(cells) == len(expected)
+    by_key = {key_of(row): numbers_of(row) for row in cells}
+    for row in expected:
+        assert by_key[key_of(row)] == pytest.approx(numbers_of(row), rel=answer.tolerance), (answer.view, row)
+
+
+def key_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(cell for cell in row if not isinstance(cell, float | int))
+
+
+def numbers_of(row: tuple[Any, ...]) -> list[float]:
+    return [cell for cell in row if isinstance(cell, float | int)]
+
+
+def plain(value: Any) -> Any:
+    """Comparable values: numbers as such, times as texts."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+@pytest.mark.parametrize("example", ["word-count"], indirect=True)
+def test_words_from_a_socket_and_a_watched_folder(example: Path, java: Java) -> None:
+    subprocess.run([sys.executable, "events.py"], check=True)
+    java.server(example).wait_until_ready()
+    command = [str(Path(sys.executable).with_name("headrace")), "send", "lines"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    watching = subprocess.Popen([*command, "--watch", "events", "--pattern", "first.txt"])
+    listening = subprocess.Popen([*command, "--listen", f"127.0.0.1:{port}"])
+    try:
+        wait_until(lambda: connects(port))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            connection.sendall((example / "events" / "socket.txt").read_bytes())
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b""  # all lines are stored
+        texts = [(example / "events" / name).read_text() for name in ("first.txt", "socket.txt")]
+        counts = Counter(word.lower() for text in texts for word in re.findall("[A-Za-z]+", text))
+        with connect(example) as ws:
+            wait_until(lambda: {row["word"]: row["n"] for row in ws.ask("word_count").rows()} == counts)
+    finally:
+        for process in (watching, listening):
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+def connects(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_readme_is_one_screen_with_true_numbers(name: str) -> None:
+    text = readme(name)
+    assert len(text.splitlines()) <= MOST_LINES
+    code = [
+        line
+        for path in sorted((EXAMPLES / name / "definitions").iterdir())
+        for line in path.read_text().splitlines()
+        if line.strip() and not line.lstrip().startswith(("--", "#"))
+    ]
+    for line in re.findall(r"^\|.*\| (\d+) \|$", text, re.MULTILINE):
+        assert int(line) == len(code), name
+    assert f"({name}/README.md)" in (EXAMPLES / "README.md").read_text()
+    assert f"(../examples/{name}/README.md)" in (EXAMPLES.parent / "docs" / "cookbook.md").read_text()
