@@ -25,6 +25,7 @@ from headrace.bench.sizes import Sizes
 from headrace.bench.start import starts
 from headrace.bench.steady import steady_flow
 from headrace.bench.throughput import late, sketches, sliding, throughput
+from headrace.bench.unique import unique_ids
 from headrace.bench.windows import window_costs
 from headrace.errors import UsageError
 from headrace.logs import configure
@@ -34,6 +35,7 @@ PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "late": late,
     "sliding": sliding,
     "sketches": sketches,
+    "unique": lambda sizes, progress: unique_ids(progress.tell, sizes.events, sizes.id_files, sizes.rounds),
     "windows": lambda sizes, progress: window_costs(progress.tell, keys=sizes.window_keys, days=sizes.window_days),
     "freshness": freshness,
     "demo": demo,

@@ -21,5 +21,6 @@ class Sizes:
     answers: int = 12_000  # of hot keys
     starts: int = 3
     start_events: int = 400_000  # of the file that is sent at once
+    id_files: int = 5  # of the part `unique`: with `events` each
     window_keys: int = 1_000
     window_days: int = 30

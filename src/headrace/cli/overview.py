@@ -193,6 +193,7 @@ def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
             "events": count(s.events),
             "events/s": count(s.events_per_second),
             "dead letters": count(s.dead_letters),
+            **({"duplicates": count(s.duplicates)} if any(each.unique for each in streams) else {}),
             "commits": count(s.commits),
             "commit time": span(s.commit_ms),
             "maintain time": span(s.maintain_ms),
@@ -240,6 +241,14 @@ def _time(text: str | None) -> str:
 
 
 def _role(stream: StreamStatus, field: FieldStatus) -> str:
+    role = _role_in_events(stream, field)
+    if stream.unique and field.name in stream.unique.columns:
+        together = "unique" if len(stream.unique.columns) == 1 else f"unique by {', '.join(stream.unique.columns)}"
+        role = ", ".join(filter(None, (role, f"{together} within {format_duration(stream.unique.within_ms)}")))
+    return role
+
+
+def _role_in_events(stream: StreamStatus, field: FieldStatus) -> str:
     if field.name == stream.event_time:
         idle = "" if stream.idle_timeout_ms is None else f", idle time-out {format_duration(stream.idle_timeout_ms)}"
         return f"event time, patience {format_duration(stream.patience_ms)}{idle}"

@@ -100,7 +100,7 @@ def send(
     endless = follow or sources.is_endless
     with open_connection(workspace) as connection:
         connection.on_wait(WaitLines().waits)
-        dead_before = _dead_letters(connection, stream) if wait else 0
+        before = _dead_letters(connection, stream) if wait else (0, 0)
         with show_progress(files, endless=endless) as progress:
             if sources.is_endless:
                 reply = send_endless(connection, stream, sources, layout, progress)
@@ -114,7 +114,7 @@ def send(
         if not as_json:
             _print_reply(reply, took, files)
         state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.token else None
-        dead = _dead_letters(connection, stream) - dead_before if state else 0
+        after = _dead_letters(connection, stream) if state else before
     if as_json:
         print_json({**reply.as_dict(), "seconds": round(took, 3), **(state.as_dict() if state else {})})
     if state and not state.complete:
@@ -122,13 +122,18 @@ def send(
         raise NotReadyError(f"the events are stored, but {why}", fix="`headrace views` shows the progress of each view")
     if state and not as_json:
         typer.echo("All views have them.")
+        dead, repeats = after[0] - before[0], after[1] - before[1]
         if dead > 0:
             typer.echo(f"{dead:,} could not be parsed: `headrace dead-letters {stream}` shows why", err=True)
+        if repeats > 0:
+            typer.echo(f"{repeats:,} repeat events that were there before, and are not counted again", err=True)
 
 
-def _dead_letters(connection: Connection, stream: str) -> int:
-    """The number of dead letters of the stream."""
-    return sum(each.dead_letters or 0 for each in connection.verbs.streams() if each.name == stream)
+def _dead_letters(connection: Connection, stream: str) -> tuple[int, int]:
+    """The number of events of the stream that could not be parsed, and of those that were duplicates."""
+    streams = [each for each in connection.verbs.streams() if each.name == stream]
+    repeats = sum(each.duplicates or 0 for each in streams)
+    return sum(each.dead_letters or 0 for each in streams) - repeats, repeats
 
 
 def _print_reply(reply: SendReply, took_s: float, files: list[Path]) -> None:

@@ -452,6 +452,7 @@ class Offline(WithoutServer):
             last_upkeep=None,
             upkeep_error=None,
             error=None,
+            duplicates=table.duplicates if table else 0,
         )
 
     def _stream(self, name: str) -> Stream:

@@ -170,6 +170,9 @@ def _stream_facts(stream: StreamStatus) -> list[tuple[str, Part]]:
     ]
     if stream.idle_timeout_ms is not None:
         facts.append(("idle time-out", format_duration(stream.idle_timeout_ms)))
+    if stream.unique is not None:
+        names, within = ", ".join(stream.unique.columns), format_duration(stream.unique.within_ms)
+        facts.append(("unique", f"{names} within {within}, {count(stream.duplicates)} duplicates"))
     if late:
         facts += [("lateness", late.advice), ("since", f"{late.since}: {late.on_time:,} on time + {late.late:,} late")]
     return [*facts, ("error", stream.error)] if stream.error else facts

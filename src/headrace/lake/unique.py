@@ -100,6 +100,12 @@ class Judge:
         self._needed: set[int] = set()
         self._duplicates = 0
 
+    @classmethod
+    def of_first(cls, stream: Stream) -> Judge | None:
+        """Judges events of a stream that has none before; None if all of them count."""
+        once = Once.of(stream)
+        return cls(Known(once, 0, (), frozenset(), "", complete=True)) if once else None
+
     @property
     def missing(self) -> frozenset[int]:
         """The segments that it needs and that are not known. If there are any, no verdict is right."""
@@ -112,9 +118,13 @@ class Judge:
             return rows, None
         repeats = pa.array(first >= 0)
         again = rows.filter(repeats)
-        reasons = describe_ids(again, self._once.columns, pa.array(first[first >= 0]))
+        reasons = self.describe(again, first[first >= 0])
         again = again.set_column(again.schema.get_field_index(REASON), again.schema.field(REASON), reasons)
         return rows.filter(pc.invert(repeats)), again
+
+    def describe(self, repeats: pa.Table, first: Int64s) -> pa.Array:
+        """The reasons of events that repeat those at these positions."""
+        return describe_ids(repeats, self._once.columns, pa.array(first))
 
     def judge(self, rows: pa.Table) -> Int64s | None:
         """The position of the event that each of these repeats, -1 if it counts; None if all of them count."""

@@ -29,6 +29,7 @@ from headrace.server.state import (
     SourceStatus,
     StreamDefinition,
     StreamStatus,
+    UniqueStatus,
     VersionStatus,
     ViewStatus,
 )
@@ -87,6 +88,7 @@ def describe_definition(stream: Stream) -> StreamDefinition:
         event_time=stream.event_time,
         patience_ms=stream.patience_ms,
         idle_timeout_ms=stream.idle_timeout_ms,
+        unique=UniqueStatus(stream.unique.columns, stream.unique.within_ms) if stream.unique else None,
         source=describe_source(stream.source) if stream.source else None,
         derived_from=sources_of(stream.relation) if stream.relation else (),
     )

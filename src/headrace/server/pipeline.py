@@ -434,6 +434,7 @@ class Pipeline:
             upkeep_error=self._upkeep_error,
             error=self.error,
             lag=describe_lag(self.transport, state.position),
+            duplicates=self.table.duplicates,
         )
 
     def _on_commit(self) -> None:

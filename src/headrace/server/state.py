@@ -36,10 +36,22 @@ class SourceStatus(Shown):
 
 
 @dataclass(frozen=True)
+class UniqueStatus(Shown):
+    """Which fields of events are their id, and how far apart in event time repeats are not counted."""
+
+    columns: tuple[str, ...]
+    within_ms: int
+
+
+@dataclass(frozen=True)
 class StreamDefinition(Shown):
     """What a stream is declared to be."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"fields": FieldStatus, "source": SourceStatus}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {
+        "fields": FieldStatus,
+        "unique": UniqueStatus,
+        "source": SourceStatus,
+    }
 
     name: str
     format: str
@@ -47,6 +59,7 @@ class StreamDefinition(Shown):
     event_time: str | None
     patience_ms: int
     idle_timeout_ms: int | None
+    unique: UniqueStatus | None  # None: every event counts
     source: SourceStatus | None
     derived_from: tuple[str, ...] = field(default=(), kw_only=True)  # base streams and tables; none: it has a log
 
@@ -78,6 +91,7 @@ class StreamStatus(StreamDefinition):
 
     holds: ClassVar[Mapping[str, type[Shown]]] = {
         "fields": FieldStatus,
+        "unique": UniqueStatus,
         "source": SourceStatus,
         "lateness": LatenessStatus,
         "lag": LagStatus,
@@ -100,6 +114,7 @@ class StreamStatus(StreamDefinition):
     upkeep_error: str | None
     error: str | None
     lag: LagStatus | None = None  # of a stream in Kafka; None while the broker is away
+    duplicates: int | None = None  # events that repeated others when they came: dead letters since then
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from headrace.lake.dead import decoded
 from headrace.lake.range import newest_of
 from headrace.lake.schema import ARRIVED, POSITION, VALUE
 from headrace.lake.since import parser_of
+from headrace.lake.unique import Judge
 from headrace.maintain.lift import Lifting, close_connection, lift_view, parts_of
 from headrace.maintain.own_laws import refuse_code
 from headrace.parse.schema import UTC_US
@@ -145,9 +146,9 @@ class QuickEngine:
         return self._store.register(view, fingerprint(view), catalog.patience_ms(view))
 
     def _advance(self, stream: Stream, commits: Sequence[Commit], version: Version | None) -> Iterator[Letter]:
-        position, newest_us = 0, None
+        position, newest_us, judge = 0, None, Judge.of_first(stream)
         for number, commit in enumerate(commits):
-            good, letters = _parse(stream, commit, position)
+            good, letters = _parse(stream, commit, position, judge)
             yield from letters
             position += len(commit.lines)
             before_us, newest_us = newest_us, later(newest_us, newest_of(stream, good))
@@ -176,7 +177,7 @@ def _check_face(reason: str | None, view: View) -> None:
         raise NeedsSparkError(f"view '{view.name}' needs Spark: {reason}", fix="`headrace test --spark` runs this test")
 
 
-def _parse(stream: Stream, commit: Commit, position: int) -> tuple[pa.Table, list[Letter]]:
+def _parse(stream: Stream, commit: Commit, position: int, judge: Judge | None = None) -> tuple[pa.Table, list[Letter]]:
     """The good events as the append keeps them, as far as views read them; and the dead letters."""
     stream = as_given(stream)
     frames = commit.frames(stream)
@@ -184,10 +185,26 @@ def _parse(stream: Stream, commit: Commit, position: int) -> tuple[pa.Table, lis
     positions = pa.array(np.arange(position, position + len(frames), dtype=np.int64))
     rows = parsed.columns.append_column(POSITION, positions)
     rows = rows.append_column(ARRIVED, pa.array(commit.arrived_us).cast(UTC_US))
-    if parsed.reasons is None:
+    reasons = parsed.reasons if judge is None else _judge(judge, rows, parsed.reasons)
+    if reasons is None:
         return rows, []
-    dead = rows.append_column(VALUE, frames.values()).append_column("reason", parsed.reasons)
-    dead = dead.filter(parsed.reasons.is_valid())
-    events, reasons = (dead.column(name).to_pylist() for name in (VALUE, "reason"))
-    letters = [Letter(stream.name, decoded(e, whole=True)[0], r) for e, r in zip(events, reasons, strict=True)]
-    return rows.filter(pc.is_null(parsed.reasons)), letters
+    dead = rows.append_column(VALUE, frames.values()).append_column("reason", reasons)
+    dead = dead.filter(reasons.is_valid())
+    pairs = zip(*(dead.column(name).to_pylist() for name in (VALUE, "reason")), strict=True)
+    letters = [Letter(stream.name, decoded(event, whole=True)[0], reason) for event, reason in pairs]
+    return rows.filter(pc.is_null(reasons)), letters
+
+
+def _judge(judge: Judge, rows: pa.Table, reasons: pa.Array | None) -> pa.Array | None:
+    """Why events are dead letters, also those that repeat others."""
+    good = np.ones(len(rows), bool) if reasons is None else reasons.is_null().to_numpy(zero_copy_only=False)
+    parsed = rows.filter(pa.array(good))
+    first = judge.judge(parsed)
+    if first is None:
+        return reasons
+    repeats = np.flatnonzero(good)[first >= 0].tolist()
+    texts = [None] * len(rows) if reasons is None else reasons.to_pylist()
+    again = judge.describe(parsed.filter(pa.array(first >= 0)), first[first >= 0]).to_pylist()
+    for index, text in zip(repeats, again, strict=True):
+        texts[index] = text
+    return pa.array(texts, pa.string())

@@ -54,6 +54,12 @@ class Number(Generic[Of]):
 OF_STREAMS: tuple[Number[StreamStatus], ...] = (
     Number("headrace_events", "Events in the log of a stream.", lambda s: s.events, counts=True),
     Number("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters),
+    Number(
+        "headrace_duplicates",
+        "Events of a stream with UNIQUE that repeated others when they came, and are dead letters.",
+        lambda s: s.duplicates if s.unique or s.duplicates else None,
+        counts=True,
+    ),
     Number("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
     Number("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
     Number("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),

@@ -25,8 +25,8 @@ SQL = "CREATE STREAM s (id STRING, x INT, at TIMESTAMP NOT NULL, WATERMARK FOR a
 class UniqueLake(DeadLake):
     """One process: `again` is the next one, which knows only what the lake and the journal hold."""
 
-    def __init__(self, folder: Path, stream: Stream | None = None, *, fence: int = 0) -> None:
-        super().__init__(folder, stream or stream_of(SQL), fence=fence)
+    def __init__(self, folder: Path, stream: Stream | None = None, *, fence: int = 0, **places: Path) -> None:
+        super().__init__(folder, stream or stream_of(SQL), fence=fence, **places)
         self.folder = folder
         self.fence = fence
         scratch = folder / f"scratch-{fence}"

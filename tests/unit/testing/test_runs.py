@@ -346,3 +346,30 @@ def test_a_derived_stream_is_given_no_events(tmp_path: Path) -> None:
     assert "stream 'sold' is derived: its events are made of those of orders; give events of orders" in str(
         result.error
     )
+
+
+def test_repeated_events_are_dead_letters(tmp_path: Path) -> None:
+    definitions = """
+    CREATE STREAM payments (id STRING, amount INT, at TIMESTAMP NOT NULL, WATERMARK FOR at, UNIQUE (id) WITHIN 1 HOUR);
+    CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS n, sum(amount) AS amount FROM payments;
+    """
+    text = """
+- name: once
+  given:
+    payments:
+      - {id: a, amount: 1, at: 2026-01-01T00:00:00Z}
+      - {id: a, amount: 2, at: 2026-01-01T00:59:59Z}
+      - {id: a, amount: x, at: 2026-01-01T00:59:59Z}
+      - {id: a, amount: 4, at: 2026-01-01T01:00:00Z}
+      - {id: b, amount: 8, at: 2026-01-01T01:00:00Z}
+  ask: totals
+  expect:
+    rows: [{n: 3, amount: 13}]
+    dead_letters: ["duplicate, found id = 'a', first at position 0", "field 'amount'"]
+"""
+    make_workspace(tmp_path, definitions, text)
+    engine = QuickEngine()
+    tests, errors = read_file(tmp_path / "tests" / "shop.yaml", "shop.yaml")
+    results = [Runner(tmp_path / "definitions", engine).run(test, tmp_path) for test in tests]
+    engine.close()
+    assert (errors, [messages(result) for result in results]) == ([], [[]])

@@ -66,8 +66,9 @@ def trouble(status: WorkspaceStatus) -> Html | None:
 
 def streams_table(streams: Sequence[StreamStatus]) -> Html:
     """A row per stream."""
-    titles = ["stream", "events/s", "events", "dead letters", "freshness", "newest event", "backlog", "commits",
-              "commit time", "maintain time", "files"]  # fmt: skip
+    repeats = ["duplicates"] if any(stream.unique for stream in streams) else []
+    titles = ["stream", "events/s", "events", "dead letters", *repeats, "freshness", "newest event", "backlog",
+              "commits", "commit time", "maintain time", "files"]  # fmt: skip
     numbers = [title for title in titles if title not in ("stream", "freshness", "newest event")]
     rows = [_stream_cells(stream, titles) for stream in streams]
     advice = [
@@ -89,7 +90,11 @@ def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
         "commit time": span(stream.commit_ms),
         "maintain time": span(stream.maintain_ms),
         "files": count(stream.lake_files),
-        "dead letters": tag("span", count(dead), class_="warn") if dead else count(dead),
+        # Producers repeat events every day; what cannot be parsed is a mistake.
+        "dead letters": tag("span", count(dead), class_="warn")
+        if (dead or 0) > (stream.duplicates or 0)
+        else count(dead),
+        "duplicates": count(stream.duplicates) if stream.unique else "–",
     }
     return [cells[title] for title in titles]
 
