@@ -157,12 +157,17 @@ class Append:
         try:
             spark.sparkContext.setJobGroup(self._group, f"append {self._stream.name}", interruptOnCancel=True)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            is_prepared = False
             while not stopping.is_set():
                 start_s = time.monotonic()
                 ranges = self._next_ranges(spark)
                 self._polls = True
                 if ranges:
                     self.append(spark, ranges, stopping)
+                elif not is_prepared:  # load the ids that the next events need, before these come
+                    is_prepared = True
+                    with self._table.turn:
+                        self._unique.plan(self._stream, self._table.state)
                 else:
                     self._record_idle(stopping)
                 pause_s = self._every_ms / 1000 - (time.monotonic() - start_s) if ranges else POLL_S

@@ -202,13 +202,14 @@ def _digests(ids: pa.Table, columns: tuple[str, ...]) -> Hashes:
     connection = _connection()
     connection.register("ids", ids)
     try:
-        table = connection.sql(f"SELECT unhex(md5(concat({', '.join(parts)}))) FROM ids").to_arrow_table()
+        table = connection.sql(f"SELECT md5_number(concat({', '.join(parts)})) FROM ids").to_arrow_table()
     finally:
         connection.unregister("ids")
-    values = table.column(0).combine_chunks()
-    values = pa.concat_arrays(values.chunks) if isinstance(values, pa.ChunkedArray) else values
-    data = values.buffers()[2] if len(values) else pa.py_buffer(b"")
-    return np.frombuffer(memoryview(data), np.uint64, 2 * len(values)).reshape(-1, 2)
+    values = [chunk for chunk in table.column(0).chunks if len(chunk)]
+    assert pa.types.is_decimal(table.schema.types[0]), "DuckDB has no Arrow type for 128 bits, and uses this one"
+    halves = [np.frombuffer(memoryview(each.buffers()[1]), np.uint64)[2 * each.offset :] for each in values]
+    digests = [half[: 2 * len(each)].reshape(-1, 2) for half, each in zip(halves, values, strict=True)]
+    return np.concatenate(digests) if digests else np.empty((0, 2), np.uint64)
 
 
 _of_thread = threading.local()

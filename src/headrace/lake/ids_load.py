@@ -22,6 +22,7 @@ from headrace.spark.session import Session
 
 TASK_ROWS = 500_000  # that one task reads
 FEW_ROWS = 100_000  # that are read without Spark
+GATHER_ROWS = 100_000  # that are hashed at once
 RUN_ENTRIES = 2_000_000  # in memory before a run is written
 
 Piece = tuple[str, int, int]  # path, row group and its rows
@@ -111,14 +112,26 @@ def _load(work: Load, pieces: Sequence[Piece]) -> list[Run]:
     columns = tuple(dict.fromkeys([COMMIT, *work.once.reads]))
     runs: list[Run] = []
     parts: list[Entries] = []
-    for path, group, _ in pieces:
-        for rows in read_filled(path, [group], work.stream, columns):
-            entries, _ = read_ids(_within(rows, work.commits), work.once.columns, work.once.time_column)
-            parts.append(entries)
-            if sum(map(len, parts)) >= RUN_ENTRIES:
-                runs += _write(work, parts)
-                parts = []
+    batches = (rows for path, group, _ in pieces for rows in read_filled(path, [group], work.stream, columns))
+    for rows in _gather(batches):
+        entries, _ = read_ids(_within(rows, work.commits), work.once.columns, work.once.time_column)
+        parts.append(entries)
+        if sum(map(len, parts)) >= RUN_ENTRIES:
+            runs += _write(work, parts)
+            parts = []
     return runs + _write(work, parts)
+
+
+def _gather(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in larger tables: each costs a query."""
+    tables: list[pa.Table] = []
+    for batch in batches:
+        tables.append(batch)
+        if sum(map(len, tables)) >= GATHER_ROWS:
+            yield pa.concat_tables(tables)
+            tables = []
+    if tables:
+        yield pa.concat_tables(tables)
 
 
 def _write(work: Load, parts: Sequence[Entries]) -> list[Run]:
