@@ -118,6 +118,18 @@ def test_a_table_has_none() -> None:
         parse("CREATE TABLE users (id STRING PRIMARY KEY, UNIQUE (id) WITHIN 1 DAY)")
 
 
+def test_a_table_enforces_none() -> None:
+    with pytest.raises(DefinitionError, match="table 'users' enforces no UNIQUE: it has one row for each PRIMARY KEY"):
+        parse("CREATE TABLE users (id STRING PRIMARY KEY, mail STRING UNIQUE)")
+
+
+@pytest.mark.parametrize("between", ["UNIQUE (id) WITHIN 1 DAY", "WATERMARK FOR at AS at, UNIQUE (id) WITHIN 1 DAY"])
+def test_a_derived_stream_has_none(between: str) -> None:
+    sql = f"CREATE STREAM s ({FIELDS}, {TIME}); CREATE STREAM t ({between}) AS SELECT * FROM s;"
+    with pytest.raises(DefinitionError, match="stream 't' is made from others: it has no UNIQUE of its own; write it"):
+        parse(sql)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "detail"),
     [

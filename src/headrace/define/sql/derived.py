@@ -88,6 +88,7 @@ class DerivedReader(StreamReader, FromReader):
 
     def _only_watermark(self, name: Token) -> tuple[Token, int]:
         self.take()
+        self._refuse_unique(name)
         if not self.sees("WATERMARK", "FOR"):
             raise self.error(
                 self.next.start, f"the columns of stream '{name.text}' are those of its query",
@@ -95,10 +96,20 @@ class DerivedReader(StreamReader, FromReader):
                 fix="name columns in SELECT, with AS, and cast them there",
             )  # fmt: skip
         watermark = self.read_watermark()
+        if self.accept_symbol(","):
+            self._refuse_unique(name)
+            raise self.unexpected("')' after the WATERMARK of a derived stream")
         if not self.sees_symbol(")"):
             raise self.unexpected("')' after the WATERMARK of a derived stream")
         self.take()
         return watermark
+
+    def _refuse_unique(self, name: Token) -> None:
+        if self.sees("UNIQUE"):
+            raise self.error(
+                self.next.start, f"stream '{name.text}' is made from others: it has no UNIQUE of its own",
+                fix="write it into the CREATE STREAM of the stream that events are sent to",
+            )  # fmt: skip
 
     def _skip_partition(self) -> None:
         """PARTITION BY of ksqlDB."""

@@ -46,6 +46,11 @@ class UniqueReader(SourceReader):
         end = self.tokens[self.index - 1].end
         if not self.accept("WITHIN"):
             self.accept("NOT", "ENFORCED")
+            if owner.startswith("table "):
+                raise self.error(
+                    at, f"{owner} enforces no UNIQUE: it has one row for each PRIMARY KEY",
+                    fix=f"remove {self.source.text[at:end]}", write=" ", end=self.tokens[self.index - 1].end,
+                )  # fmt: skip
             raise self.error(
                 at, f"{owner}: UNIQUE does not say how far apart repeats of an event may be",
                 expected="WITHIN and a time", write=f"{self.source.text[at:end]} WITHIN INTERVAL 1 DAY",
