@@ -202,6 +202,20 @@ def stock(folder: Path) -> list[Answer]:
     ]
 
 
+def people_and_places(folder: Path) -> list[Answer]:
+    moves = read(folder / "before.ndjson") + read(folder / "after.ndjson")
+    lives: dict[str, Event] = {}
+    for move in moves:
+        known = lives.get(move["person"])
+        if known is None or move["at"] >= known["at"]:
+            lives[move["person"]] = move
+    people = Counter(move["place"] for move in lives.values())
+    return [
+        Answer("lives", ("person", "place"), [(person, move["place"]) for person, move in lives.items()]),
+        Answer("headcount", ("place", "people"), list(people.items())),
+    ]
+
+
 ANSWERS: dict[str, Callable[[Path], list[Answer]]] = {
     "word-count": word_count,
     "unique-visitors": unique_visitors,
@@ -211,4 +225,5 @@ ANSWERS: dict[str, Callable[[Path], list[Answer]]] = {
     "station-alarms": station_alarms,
     "sensor-thresholds": sensor_thresholds,
     "stock": stock,
+    "people-and-places": people_and_places,
 }
