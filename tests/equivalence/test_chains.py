@@ -18,10 +18,13 @@ from typing import Any
 
 import pytest
 
+from headrace.asof.questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.question import Question
 from headrace.server.reconcile import point_of
 from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
@@ -38,14 +41,14 @@ NOTES = [None, "", "a", "to be or not", "A  b a", "Ab\tc", "ä ß"]
 class World:
     """Two base streams with one store, and views over streams that are derived from them."""
 
-    def __init__(self, spark: Any, folder: Path, seed: int, *, fused: bool) -> None:
+    def __init__(self, spark: Any, folder: Path, seed: int, *, fused: bool, definitions: str | None = None) -> None:
         self.spark, self.folder, self.fused = spark, folder, fused
         chance = random.Random(seed)
         self.chains = Chains(chance)
-        for _ in range(7):
+        for _ in range(7 if definitions is None else 0):
             self.chains.add()
-        self.views = [make_view(chance, self.chains, f"v{at}") for at in range(VIEWS)]
-        every = "\n".join(view.sql for view in self.views)
+        self.views = [make_view(chance, self.chains, f"v{at}") for at in range(VIEWS)] if definitions is None else []
+        every = definitions or "\n".join(view.sql for view in self.views)
         self.catalog: Catalog = parse(f"{self.chains.definitions()}\n{every}")
         self.posts = 0
         folder.mkdir()
@@ -216,3 +219,65 @@ def test_most_chains_are_computed_by_the_fused_lane() -> None:
         for view in catalog.views.values():
             faces += all(refuse_duckdb(catalog.streams[name], view) is None for name in view.streams)
     assert faces > 20 * VIEWS * 0.9
+
+
+WORDS = """CREATE STREAM words AS SELECT id, pos, word, at FROM visits LATERAL VIEW posexplode(split(note, ' ')) x AS pos, word;
+CREATE STREAM spoken AS SELECT word, at FROM words UNION ALL SELECT note, ts FROM calls;
+CREATE MATERIALIZED VIEW counts AS SELECT word, count(*) AS n, first(word) AS f FROM spoken GROUP BY word;
+CREATE MATERIALIZED VIEW lines AS SELECT id, count(*) AS n, first(word) AS head, last(word, 2) AS tail,
+ collect_list(word) AS words, max_by(word, pos) AS furthest, min_by(word, 1) AS same FROM words GROUP BY id;"""  # noqa: E501
+
+
+@pytest.fixture
+def spoken(spark: Any, tmp_path: Path) -> Any:
+    """Words of visits and calls, in the fused lane."""
+    world = World(spark, tmp_path / "world", 0, fused=True, definitions=WORDS)
+    for stream, events in (
+        ("visits", [{"id": 1, "note": "to be or not to be", "at": START.isoformat()}]),
+        ("calls", [{"note": "be", "ts": START.isoformat()}]),
+        (
+            "visits",
+            [{"id": 1, "note": "that is", "at": START.isoformat()}, {"id": 2, "note": "be", "at": START.isoformat()}],
+        ),
+    ):
+        world.posts += 1
+        world.benches[stream].post([json.dumps(event).encode() for event in events], str(world.posts), keep_bad=False)
+        world.benches[stream].commit()
+        world.benches[stream].fused.run_once()
+    yield world
+    world.close()
+
+
+def test_rows_of_one_event_are_in_their_order(spoken: World) -> None:
+    """In the fused lane, and after a beat that computes them by Spark."""
+    bench = spoken.benches["visits"]
+    rows = bench.answer("lines").rows()
+    words = ["to", "be", "or", "not", "to", "be", "that", "is"]
+    assert [row["words"] for row in rows] == [words, ["be"]]
+    first = rows[0]
+    assert (first["n"], first["head"], first["tail"]) == (8, "to", ["is", "that"])
+    assert (first["furthest"], first["same"]) == ("be", "to")
+    bench.beat("lines")
+    assert spoken.serving("lines").base("visits").horizon == 2
+    assert [dict(row) for row in bench.answer("lines").rows()] == [dict(row) for row in rows]
+
+
+def test_the_events_behind_a_cell_and_the_past(spoken: World, spark: Any, tmp_path: Path) -> None:
+    lakes = {name: (bench.stream, bench.table) for name, bench in spoken.benches.items()}
+    questions = LakeQuestions(spoken.store, lakes.__getitem__, lambda: spark, lambda v: (0, None), tmp_path / "past")
+    page = questions.explain(CellQuestion.of("counts", {"word": "be"}))
+    assert (page.found, page.agrees, page.next_cursor) == (4, True, None)
+    assert [(event.stream, event.commit) for event in page.events] == [("visits", 0)] * 2 + [
+        ("visits", 1),
+        ("calls", 0),
+    ]
+    assert json.loads(page.events[0].value)["note"] == "to be or not to be", "the event that the row was made of"
+    assert [event.arguments["f"] for event in page.events] == ["be"] * 4
+    pages, cursor = [], None
+    while cursor is not None or not pages:
+        pages.append(questions.explain(CellQuestion.of("counts", {"word": "be"}, limit=1, cursor=cursor)))
+        cursor = pages[-1].next_cursor
+    assert [len(page.events) for page in pages if page.events] == [2, 1, 1], "the rows of one event are not parted"
+    past = questions.ask(Question.of("lines", version_as_of=1)).rows()
+    assert [(row["id"], row["n"]) for row in past] == [(1, 6)]
+    questions.close()

@@ -276,9 +276,43 @@ def test_questions_about_the_past(both: Both, spark: Any, tmp_path: Path) -> Non
     reply = questions.ask(Question.of("v", timestamp_as_of=then.isoformat()))
     rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in reply.rows()}
     assert rows == both.expected(commits)
-    assert (reply.commits, reply.freshness_reason) == (commits, "as of commit 1, 1")
+    assert (reply.commits, reply.freshness_reason) == (commits, "as of commit 1 of visits, 1 of calls")
     with pytest.raises(QuestionError, match="each numbers its own commits"):
         questions.ask(Question.of("v", version_as_of=0))
-    with pytest.raises(QuestionError, match="reads several streams"):
-        questions.explain(CellQuestion.of("v", {"page": "a"}, at=START.isoformat()))
+    row = next(row for row in both.sides["visits"].bench.answer("v").rows() if row["hits"] > 1)
+    cell, events, cursor = ({"page": row["page"]}, row["window_start"].isoformat()), list[Any](), None
+    while True:  # page by page: the events of one stream, then those of the other
+        page = questions.explain(CellQuestion.of("v", cell[0], at=cell[1], limit=1, cursor=cursor))
+        assert (page.found, page.found_in_view, page.agrees) == (row["hits"], row["hits"], True)
+        assert page.commits == 3
+        events += page.events
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert len(events) == row["hits"]
+    assert sum(event.arguments["total"] for event in events) == row["total"]
+    order = [("visits", "calls").index(event.stream) for event in events]
+    assert order == sorted(order)
+    with pytest.raises(QuestionError, match="does not read stream 'others'"):
+        questions.explain(CellQuestion.of("v", cell[0], at=cell[1], cursor="others:1"))
+    questions.close()
+
+
+def test_one_of_the_streams_had_no_commit_then(both: Both, spark: Any, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    both.sides["calls"].commit(chance)
+    both.sides["calls"].bench.maintain()
+    then, commits = datetime.now(UTC), both.serving().commits
+    both.sides["visits"].commit(chance)
+    both.sides["visits"].bench.maintain()
+    lakes = {name: (side.bench.stream, side.bench.table) for name, side in both.sides.items()}
+    questions = LakeQuestions(
+        both.store, lakes.__getitem__, lambda: spark, lambda version: (0, None), tmp_path / "questions"
+    )
+    reply = questions.ask(Question.of("v", timestamp_as_of=then.isoformat()))
+    rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in reply.rows()}
+    assert rows == both.expected(commits)
+    assert reply.commits == {"visits": 0, "calls": 1}
+    with pytest.raises(QuestionError, match="had no commit then"):
+        questions.ask(Question.of("v", timestamp_as_of="2026-01-01T00:00:00Z"))
     questions.close()

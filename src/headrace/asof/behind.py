@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,11 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from headrace.aggregate import Aggregate
 from headrace.define.expression.spark_face import spark_face
 from headrace.define.model import Stream, View
+from headrace.define.relation import PLACE
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
-from headrace.maintain.matches import with_computed
-from headrace.maintain.partials import OUR_COLUMNS, read_events, settled_when
+from headrace.maintain.partials import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
+from headrace.maintain.rows import Joins
 from headrace.serve.cell import Cell
 from headrace.store.base import Version
 from headrace.types import BIGINT, STRING, Expression, Type
@@ -34,6 +35,10 @@ class Counts:
     late: int = 0
     corrections: int = 0
 
+    def __add__(self, other: Counts) -> Counts:
+        """Those of two base streams."""
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
 
 def key_events(
     spark: SparkSession,
@@ -43,18 +48,23 @@ def key_events(
     commits: int,
     view: View,
     cell: Cell,
+    joins: Joins | None = None,
 ) -> DataFrame:
-    """The events of a cell's key, at any time, in commits [0, commits) of a lake's files."""
-    names = [name for name, _ in view.reads]
-    events = read_events(spark, storage, stream, files, (0, commits), columns=COLUMNS, names=names)
-    face = spark_face(stream, view)
-    events = with_computed(events, face.computed)
-    if face.view.where is not None:
-        events = events.where(face.view.where.sql)
-    for key in face.view.keys:
+    """The events of a cell's key, at any time, in commits [0, commits) of a lake's files.
+
+    If the view has a relation, these are the rows that were made of them, with the bytes of the event.
+    """
+    names = [name for name, _ in view.reads_of(stream.name)]
+    events = read_events(spark, storage, stream, files, (0, commits), columns=_columns(view), names=names)
+    rows = view_rows(events, stream, view, joins, places=True)
+    for key in spark_face(view.rows_of(stream), view).view.keys:
         target = F.lit(cell.key[key.name]).cast(str(key.expression.type))
-        events = events.where(F.expr(key.expression.sql).eqNullSafe(target))
-    return events
+        rows = rows.where(F.expr(key.expression.sql).eqNullSafe(target))
+    return rows
+
+
+def _columns(view: View) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*COLUMNS, *columns_for([view]))))
 
 
 def in_window(events: DataFrame, stream: Stream, cell: Cell) -> DataFrame:
@@ -85,8 +95,9 @@ def count_events(events: DataFrame, stream: Stream, version: Version) -> Counts:
 def read_page(
     events: DataFrame, stream: Stream, version: Version, after: int | None, most: int
 ) -> list[dict[str, Any]]:
-    """The first of them after a position; times in us since the epoch. Columns a0, a1, … are the arguments of the
-    aggregates, and p0, p1, … whether the event passed their FILTER.
+    """The first of them after a position, all rows of an event or none; times in us since the epoch.
+
+    Columns a0, a1, … are the arguments of the aggregates, and p0, p1, … whether the event passed their FILTER.
     """
     if after is not None:
         events = events.where(F.col(POSITION) > after)
@@ -104,8 +115,14 @@ def read_page(
         condition = column.aggregate.where
         columns.append(F.expr(_argument(column.aggregate).sql).alias(f"a{at}"))
         columns.append(F.expr(f"coalesce({condition.sql}, false)" if condition else "true").alias(f"p{at}"))
-    rows = events.orderBy(POSITION).limit(most).select(*columns).toArrow().to_pylist()
-    return sorted(rows, key=lambda row: int(row["position"]))
+    if PLACE not in events.columns:
+        rows = events.orderBy(POSITION).limit(most).select(*columns).toArrow().to_pylist()
+        return sorted(rows, key=lambda row: int(row["position"]))
+    # The event at which the page ends is in it as a whole.
+    last = events.orderBy(POSITION).limit(most).agg(F.max(POSITION)).first()
+    assert last is not None, "an aggregation has a row"
+    rows = events.where(F.col(POSITION) <= last[0]).select(*columns, F.col(PLACE)).toArrow().to_pylist()
+    return sorted(rows, key=lambda row: (int(row["position"]), row.pop(PLACE)))
 
 
 def argument_columns(view: View) -> tuple[tuple[str, Type], ...]:

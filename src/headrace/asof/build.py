@@ -30,7 +30,7 @@ class Part:
     """The first commits of a stream: [0, commits)."""
 
     stream: Stream
-    table: LakeTable
+    table: LakeTable | None  # None: it has no commit
     commits: int
 
 
@@ -62,7 +62,7 @@ def build_as_of(
 
 def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mapping[str, list[Path]], job: Job) -> None:
     """Make the view serve from a batch table of each stream's partials, as a build does."""
-    at = {part.stream.name: Point(part.commits, None, *times_before(part.table, part.commits)) for part in parts}
+    at = {part.stream.name: _point(part) for part in parts}
     copy = store.register(version.view, version.fingerprint, version.patience_ms, at, version.pinned)
     if copy.serving:
         return  # there is no commit in it
@@ -75,11 +75,19 @@ def _fill(store: Store, version: Version, parts: Sequence[Part], partials: Mappi
     store.promote(*copy.id)
 
 
+def _point(part: Part) -> Point:
+    if part.table is None or not part.commits:
+        return Point(0, None, None, None)
+    return Point(part.commits, None, *times_before(part.table, part.commits))
+
+
 def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, job: Job, logs: TableLogs) -> list[Path]:
     """The view's partials of a stream's commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
     table, commits = part.table, part.commits
     batch, paths, start = BatchJob(lambda: spark, logs), list[str](), 0
+    if table is None:
+        return []
     with table.reading(0, commits) as all_files:
         damage = damage_of(table.storage, all_files)
         if damage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -80,14 +80,8 @@ class LakeQuestions:
                 now = datetime.now(UTC)
                 cell_answer = answer_from(snapshot, version, cell.question(question.view), self._freshness, now)
             _refuse_quarantined(version)
-            if len(version.view.streams) > 1:
-                raise QuestionError(
-                    f"view '{version.view.name}' reads several streams",
-                    found=", ".join(version.view.streams),
-                    expected="a view of one stream",
-                )
-            stream, table = self._lake(version.view.streams[0])
-            return Explainer(spark, stream, table, version).explain(question, cell, cell_answer, job or Job())
+            lakes = [self._lake(stream) for stream in version.view.streams]
+            return Explainer(spark, lakes, version, self._logs()).explain(question, cell, cell_answer, job or Job())
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """The answer of a view as of an earlier commit, with its current definition."""
@@ -109,7 +103,7 @@ class LakeQuestions:
                 expected="a time",
             )
         lakes = [self._lake(stream) for stream in version.view.streams]
-        commits = {stream.name: find_commits(as_of, stream, table) for stream, table in lakes}
+        commits = _find_all_commits(as_of, lakes)
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
@@ -117,7 +111,6 @@ class LakeQuestions:
 
             parts = []
             for stream, table in lakes:
-                assert table is not None, "only a lake without commits has none"
                 if not version.view.fits(stream):
                     raise NotReadyError(
                         f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
@@ -133,7 +126,9 @@ class LakeQuestions:
                 return store
 
         with self._past.use(version, tuple(commits.values()), make) as store:
-            yield store, f"as of commit {', '.join(map(str, commits.values()))}"
+            several = len(commits) > 1
+            names = [f"{count} of {stream}" if several else str(count) for stream, count in commits.items()]
+            yield store, f"as of commit {', '.join(names)}"
 
     def _serving(self, view: str) -> Version:
         with self._store.snapshot() as snapshot:
@@ -163,6 +158,21 @@ def _refuse_quarantined(version: Version) -> None:
     """Refuse a view that crashes Java: a question about it would do the same."""
     if version.quarantined:
         raise NotReadyError(f"view '{version.view.name}' cannot be computed: {version.stalled}")
+
+
+def _find_all_commits(as_of: AsOf, lakes: Sequence[Lake]) -> dict[str, int]:
+    """How many commits of each stream a question is about; raises QuestionError if none had any then."""
+    commits: dict[str, int] = {}
+    for stream, table in lakes:
+        try:
+            commits[stream.name] = find_commits(as_of, stream, table)
+        except QuestionError:
+            if len(lakes) == 1:
+                raise
+            commits[stream.name] = 0
+    if not any(commits.values()):
+        find_commits(as_of, *lakes[0])
+    return commits
 
 
 def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:

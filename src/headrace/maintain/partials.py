@@ -110,11 +110,16 @@ def partials(
     return grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
 
 
-def view_rows(events: DataFrame, stream: Stream, view: View, joins: Joins | None = None) -> DataFrame:
-    """The rows that a view summarizes, made of events of a base stream, with what its expressions need."""
+def view_rows(
+    events: DataFrame, stream: Stream, view: View, joins: Joins | None = None, *, places: bool = False
+) -> DataFrame:
+    """The rows that a view summarizes, made of events of a base stream, with what its expressions need.
+
+    Where one event can make several rows these have their places, if an aggregate needs them, or with `places`.
+    """
     if view.relation is not None:
-        ordered = any(column.aggregate.ordered for column in view.columns)
-        events = rows_of(events, stream, view.relation, joins, places=view.relation.repeats and ordered)
+        needed = places or any(column.aggregate.ordered for column in view.columns)
+        events = rows_of(events, stream, view.relation, joins, places=view.relation.repeats and needed)
     face = spark_face(view.rows_of(stream), view)
     rows = with_computed(events, face.computed)
     return rows if face.view.where is None else rows.where(face.view.where.sql)

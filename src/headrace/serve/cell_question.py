@@ -42,7 +42,7 @@ class CellQuestion:
     - `at`: a time within the window; where windows overlap, it is the last of them that holds this time, so the start
       of a window means that window. A view without window takes none.
     - `window`, `every`, `zone`: as in a question; without them, the windows that the view declares.
-    - `cursor`: the position behind which the page begins.
+    - `cursor`: the position behind which the page begins; of a view that reads several streams, after the name of one.
     """
 
     view: str
@@ -51,7 +51,7 @@ class CellQuestion:
     window_ms: int | None = None
     every_ms: int | None = None
     limit: int = DEFAULT_LIMIT
-    cursor: int | None = None
+    cursor: int | str | None = None
     calendar: Calendar | None = None
     zone: str | None = None
 
@@ -77,7 +77,7 @@ class CellQuestion:
             window_ms=None if calendar else parse_span("window", window),
             every_ms=parse_span("every", every),
             limit=_number("limit", limit, 1, HIGHEST_LIMIT, "take the rest with next_cursor") or DEFAULT_LIMIT,
-            cursor=_number("cursor", cursor, 0, LAST_POSITION, "omit it to start from the first event"),
+            cursor=_cursor(cursor),
             calendar=calendar,
             zone=zone,
         )
@@ -134,6 +134,14 @@ def _at_text(at: Bound) -> str:
     if not at.relative:
         return iso_ms(at.ms)
     return f"-{-at.ms}ms" if at.ms else "now"
+
+
+def _cursor(value: Any) -> int | str | None:
+    fix = "omit it to start from the first event"
+    stream, colon, position = value.partition(":") if isinstance(value, str) else ("", "", value)
+    if not colon:
+        return _number("cursor", value, 0, LAST_POSITION, fix)
+    return f"{stream}:{_number('cursor', position or '-', 0, LAST_POSITION, fix)}"
 
 
 def _number(name: str, value: Any, low: int, high: int, fix: str) -> int | None:

@@ -36,11 +36,15 @@ class ExplainedEvent:
     bytes: int  # size of the event; `value` is cut if it is large
     whole: bool  # whether `value` is complete
     arguments: Mapping[str, Value]  # per column, the aggregate's input; without columns whose FILTER excludes it
+    stream: str | None = None  # the base stream that it came by, of a view that reads several
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cell of a view and a page of the events behind it, in order of arrival."""
+    """A cell of a view and a page of the events behind it, in order of arrival; of each base stream in turn.
+
+    Of a view over a derived stream, each row that was made of an event is shown as that event.
+    """
 
     cell: Answer  # the answer for this cell: one row, or none
     key: Mapping[str, Value]
@@ -57,7 +61,7 @@ class Explanation:
     events: list[ExplainedEvent]
     columns: tuple[tuple[str, Type], ...]  # of arguments
     keys: tuple[tuple[str, Type], ...]
-    next_cursor: int | None
+    next_cursor: int | str | None
     took_ms: int
 
     @property

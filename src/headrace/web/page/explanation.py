@@ -17,7 +17,7 @@ from headrace.web.page.tables import Column, columns, table
 SUMMARY_CHARACTERS = 160  # of a long event; a click shows the rest
 
 
-def explain_path(view_page: str, key: Mapping[str, Any], at: datetime | None, cursor: int | None = None) -> str:
+def explain_path(view_page: str, key: Mapping[str, Any], at: datetime | None, cursor: int | str | None = None) -> str:
     """The page of a cell, below that of its view."""
     parameters = {f"key.{name}": key_text(of) for name, of in key.items()}
     parameters |= {"at": iso(at)} if at else {}
