@@ -355,6 +355,14 @@ def test_a_file_that_cannot_be_sent_does_not_stop_the_others(served: Served, app
     assert sum(b"bob" in line for line in stored(served, "visits")) == 1
 
 
+def test_without_a_server_lines_are_stored_and_a_server_has_to_wait(lines: Path, serve: Callable[..., Served]) -> None:
+    source = Source("--listen", "127.0.0.1:0", "-w", lines)
+    assert talk(source.port, b"one\ntwo\n") == b""
+    assert "no server is running: events are stored, and `headrace up` waits" in source.err
+    source.stop()
+    assert stored(serve(lines)) == [b"one", b"two"]
+
+
 def test_a_folder_without_new_files_says_so(headrace: Command, lines: Path, serve: Callable[..., Served]) -> None:
     served = serve(lines)
     folder = lines / "in"

@@ -10,7 +10,7 @@ import typer
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import print_json
 from headrace.cli.progress import WaitLines, show_progress
-from headrace.cli.sources import stop_signals
+from headrace.cli.sources import note_without_server, stop_signals
 from headrace.errors import UsageError
 from headrace.format import plural
 
@@ -50,6 +50,8 @@ def generate(
         connection.on_wait(WaitLines().waits)
         with show_progress([], endless=True) as progress:
             sending = connection.sending(stream, progress, again=again, endless=True)
+            if events is None:
+                note_without_server(connection, progress)
             with stop_signals(sending.give_up) as stopping:
                 options = {"events": events, "seed": seed, "rate": rate, "rules": rules, "start": start}
                 generated = connection.generated(stream, **options, stopping=stopping, at_once=at_once)

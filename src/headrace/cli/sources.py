@@ -68,6 +68,8 @@ def send_endless(
 ) -> SendReply:
     """Send what a source gives until it ends, or the command is interrupted or terminated."""
     sending = connection.sending(stream, progress, endless=True)
+    if not sources.once:
+        note_without_server(connection, progress)
     with stop_signals(sending.give_up) as stopping:
         if sources.watch is not None:
             return _watch(sending, sources, layout, stopping, progress)
@@ -78,6 +80,12 @@ def send_endless(
         check_format(stream, shape.format, format)
         pump(sending, _line_source(sources, progress.note), stopping, progress.note, _announce)
     return sending.reply
+
+
+def note_without_server(connection: Connection, progress: SendProgress) -> None:
+    """Say that a command without end keeps a server from starting."""
+    if connection.url is None:
+        progress.note("no server is running: events are stored, and `headrace up` waits until this command ends")
 
 
 def _watch(

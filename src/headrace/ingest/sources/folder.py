@@ -103,8 +103,12 @@ class Watch:
                 self.step()
                 self._stopping.wait(max(POLL_S, 4 * (time.monotonic() - began)))
         finally:
-            for path in list(self._open):
-                self._close(path)
+            self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for path in list(self._open):
+            self._close(path)
 
     def step(self) -> None:
         """Send what is new in each file."""
