@@ -171,6 +171,10 @@ def assemble(
         reads = tuple(StreamRead(name, 0) for name in what.streams) if isinstance(what, View) else what.reads
         readable_names = {*by_name, *_table_read(what, tables_by_name)}
         unknown = [read for read in reads if read.name.lower() not in readable_names]
+        joined = () if isinstance(what, View) else what.joined
+        if any(read.name.lower() in broken for read in joined):  # a table that could not be read
+            broken.add(what.name.lower())
+            continue
         if unknown:
             # A stream that could not be read: one message is enough.
             missing = [read for read in unknown if not broken & {None, read.name.lower()}]
@@ -185,9 +189,9 @@ def assemble(
             continue
         try:
             if isinstance(what, DerivedTable):
-                tables[what.name] = tables_by_name[what.name.lower()] = build_table(what, by_name)
+                tables[what.name] = tables_by_name[what.name.lower()] = build_table(what, by_name, tables_by_name)
             elif isinstance(what, DerivedStatement):
-                streams[what.name] = readable[what.name] = build_derived(what, by_name)
+                streams[what.name] = readable[what.name] = build_derived(what, by_name, tables_by_name)
                 by_name[what.name.lower()] = streams[what.name]
             elif isinstance(what, View):
                 views[what.name] = what
@@ -223,7 +227,12 @@ def _build_select(what: Select, streams: Mapping[str, Stream], tables: Mapping[s
     """The view over its streams, or over the rows of a table."""
     table = tables.get((what.from_clause.input.name or "").lower())
     if table is None:
-        return build_view(what, streams)
+        return build_view(what, streams, tables)
+    if what.joined:
+        raise what.source.error(
+            what.joined[0].at, f"view '{what.name}' is made of the rows of table '{table.name}': it cannot join others",
+            fix="join in the stream that the table is made of, or in CREATE VIEW",
+        )  # fmt: skip
     return over_table(table, lambda rows: build_view(what, {**streams, table.name.lower(): rows}))
 
 

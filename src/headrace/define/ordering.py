@@ -16,7 +16,10 @@ def in_order(
 ) -> Iterator[Declared]:
     """The statements, each after those that it reads. A cycle is added to `errors`, and its streams to `broken`."""
     waiting = {statement.name.lower(): (statement, where) for statement, where in declared}
-    reads = {name: [read.name.lower() for read in statement.reads] for name, (statement, _) in waiting.items()}
+    reads = {
+        name: [read.name.lower() for read in (*statement.reads, *statement.joined)]
+        for name, (statement, _) in waiting.items()
+    }
     while waiting:
         ready = [name for name in waiting if not any(read in waiting for read in reads[name])]
         if not ready:

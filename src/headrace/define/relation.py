@@ -12,6 +12,7 @@ from typing import Literal
 from headrace.types import Expression, Type
 
 Reads = tuple[tuple[str, Type], ...]
+JoinKind = Literal["inner", "left", "semi", "anti"]
 
 # Beside the columns of rows, where an event can make several: their order among each other, as a list of numbers.
 PLACE = "_place"
@@ -63,13 +64,13 @@ class Log:
 
 @dataclass(frozen=True)
 class Join:
-    """Adds columns of the row of a table that has the same key.
+    """Adds columns of the row of a table that has the same key; a semi or anti join only chooses rows by it.
 
     The table is as it was at the commit of the event; with `as_of`, as it was at that time, as known at the commit.
     """
 
     table: str
-    kind: Literal["inner", "left", "semi", "anti"]
+    kind: JoinKind
     keys: tuple[tuple[Expression, str], ...]  # of the row, and the column of the table: its whole primary key
     log: Log
     columns: tuple[tuple[str, str, Type], ...] = ()  # the name in the row, and the column of the table with its type

@@ -200,7 +200,9 @@ def _finish(rows: Rows, joined: DataFrame, step: Join) -> Rows:
         nulled = [F.when(F.col("_matched"), _column(name)).alias(name) for name, _, _ in step.columns]
         return matches.select([*rows.visible, *nulled], types)
     keeps = "NOT _matched" if step.kind == "anti" else "_matched"
-    return replace(matches, frame=matches.frame.where(keeps)).select(matches.visible, types)
+    kept = replace(matches, frame=matches.frame.where(keeps))
+    # A semi or anti join only chooses rows: the columns of the table were for its condition.
+    return kept.select(matches.visible, types) if step.kind == "inner" else kept.select(rows.visible, rows.types)
 
 
 def _log_stream(step: Join) -> Stream:

@@ -27,6 +27,7 @@ from headrace.define.expression.syntax import (
     Operation,
     Part,
     Star,
+    TableQuery,
     Test,
 )
 from headrace.define.expression.terms import Term, render
@@ -143,6 +144,11 @@ class Checker:
                 return self._case(node)
             case Cast():
                 return self._cast(node)
+            case TableQuery():
+                raise self.source.error(
+                    node.at, f"{'EXISTS' if node.operand is None else 'IN'} (SELECT …) is not supported here",
+                    fix="write it as a condition of WHERE, connected by AND with the others",
+                )  # fmt: skip
             case Star():
                 raise self.source.error(node.at, "* is allowed only in count(*)", fix="name the field")
         raise AssertionError(f"no rule for {node}")

@@ -30,6 +30,7 @@ from headrace.define.expression.syntax import (
     Operation,
     Part,
     Star,
+    TableQuery,
     Test,
 )
 from headrace.define.reader import RESERVED
@@ -136,11 +137,15 @@ class ExpressionParser(CallParser):
     def _in(self, left: Node, negated: bool, at: int) -> Node:
         self.expect_symbol("(", "IN")
         if self.sees("SELECT"):
-            raise self.error(self.next.start, "a query inside an expression is not supported", fix="list the values")
+            return self.read_query_in(left, negated, at)
         items = self._list("the list of IN")
         if not items:
             raise self.error(at, "the list of IN is empty", fix="give it at least one value")
         return Test(at, "IN", (left, *items), negated)
+
+    def read_query_in(self, operand: Node | None, negated: bool, at: int) -> Node:
+        """The SELECT of IN or EXISTS. Only queries over rows have one."""
+        raise self.error(self.next.start, "a query inside an expression is not supported", fix="list the values")
 
     def _comparison(self) -> Node:
         left = self.operand()
@@ -237,6 +242,10 @@ class ExpressionParser(CallParser):
         after = self.ahead(1)
         calls = after.kind == "symbol" and after.text == "("
         match token.upper:
+            case "EXISTS" if calls and self.ahead(2).upper == "SELECT":
+                self.take()
+                self.take()
+                return self.read_query_in(None, False, token.start)
             case "CASE":
                 return self._case()
             case "CAST" | "TRY_CAST" | "SAFE_CAST" if calls:
@@ -313,4 +322,6 @@ def _flatten(op: str, node: Node) -> list[Node]:
 def _negate(node: Node, at: int) -> Node:
     if isinstance(node, Test):
         return Test(node.at, node.op, node.args, not node.negated)
+    if isinstance(node, TableQuery):
+        return replace(node, negated=not node.negated)
     return Operation(at, "NOT", (node,))

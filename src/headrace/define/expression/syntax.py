@@ -110,6 +110,19 @@ class Test(Node):
 
 
 @dataclass(frozen=True)
+class TableQuery(Node):
+    """operand IN (SELECT column FROM table WHERE …), or EXISTS (SELECT 1 FROM table WHERE …) without an operand."""
+
+    operand: Node | None
+    table: str
+    table_at: int
+    alias: str | None
+    column: str | None
+    where: Node | None
+    negated: bool = False
+
+
+@dataclass(frozen=True)
 class Case(Node):
     """CASE WHEN … THEN … ELSE … END."""
 

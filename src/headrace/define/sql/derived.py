@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.define.mistakes import Mistakes
-from headrace.define.model import Stream
+from headrace.define.model import Stream, Table
 from headrace.define.rules import located
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.peers import NO_PEER, Peer, rewrite
-from headrace.define.sql.query_tree import Query, StreamRead, streams_of_query
-from headrace.define.sql.row_query import Inputs, rows_of_query
+from headrace.define.sql.query_tree import Query, StreamRead, joined_in_query, streams_of_query
+from headrace.define.sql.row_query import NO_TABLES, Inputs, rows_of_query
 from headrace.define.sql.streams import StreamReader
 from headrace.define.tokens import Source, Token
 from headrace.errors import DefinitionError
@@ -34,15 +34,22 @@ class DerivedStatement:
         """The streams that it names."""
         return tuple(dict.fromkeys(streams_of_query(self.query)))
 
+    @property
+    def joined(self) -> tuple[StreamRead, ...]:
+        """The tables that it joins."""
+        return tuple(dict.fromkeys(joined_in_query(self.query)))
 
-def build_derived(statement: DerivedStatement, streams: Mapping[str, Stream]) -> Stream:
+
+def build_derived(
+    statement: DerivedStatement, streams: Mapping[str, Stream], tables: Mapping[str, Table] = NO_TABLES
+) -> Stream:
     """The derived stream; raises all mistakes of the statement at once. `streams` are by name in lower case."""
     source, peer, mistakes = statement.source, statement.peer, Mistakes(statement.mistakes)
     if peer.reasons:
         write = rewrite(source, peer, [])
         mistakes.errors.append(source.error(peer.start, "; ".join(peer.reasons), write=write, end=peer.end))
     with mistakes.collect():
-        rows = rows_of_query(statement.query, Inputs(source, streams))
+        rows = rows_of_query(statement.query, Inputs(source, streams, tables=tables))
         rows = replace(rows, owner=f"stream '{statement.name}'")
         if statement.watermark:
             time, patience_ms = statement.watermark

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from headrace.define.columns import contains_aggregate
 from headrace.define.expression.syntax import Call, Node, walk
+from headrace.define.sql.joins import read_in_query, read_join
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
 from headrace.define.sql.samples import read_sample
@@ -53,7 +54,7 @@ class FromReader(PeerReader):
         queries: list[tuple[Input, Query]] = []
         while not queries or self.accept_symbol(","):
             name = self.expect_name("a query")
-            columns = self._names_in_parentheses("the columns") if self.sees_symbol("(") else ()
+            columns = self.names_in_parentheses("the columns") if self.sees_symbol("(") else ()
             self.expect("AS", f"WITH {name.text}")
             queries.append((Input(name.start, name.text, columns=columns), self._parenthesized("AS")))
         return tuple(queries)
@@ -117,7 +118,7 @@ class FromReader(PeerReader):
         node = self.expression()
         self.may_be_over = False
         if self.accept("AS") and self.sees_symbol("("):
-            return RowItem(node, self._names_in_parentheses("AS"))
+            return RowItem(node, self.names_in_parentheses("AS"))
         if self.tokens[self.index - 1].upper == "AS" or (self.next.kind in (WORD, QUOTED) and not self.sees("FROM")):
             return RowItem(node, (self.expect_name("a column").text,))
         return RowItem(node)
@@ -152,7 +153,8 @@ class FromReader(PeerReader):
             self.expect_symbol(")", "the columns to replace")
         return StarItem(at, of, tuple(without), tuple(replaced))
 
-    def _names_in_parentheses(self, after: str) -> tuple[str, ...]:
+    def names_in_parentheses(self, after: str) -> tuple[str, ...]:
+        """(a, b)."""
         self.expect_symbol("(", after)
         names: list[str] = []
         while not names or self.accept_symbol(","):
@@ -251,7 +253,7 @@ class FromReader(PeerReader):
         if not (self.accept("AS") or (self.next.kind in (WORD, QUOTED) and self.next.upper not in AFTER_ITEM)):
             return None, ()
         alias = self.expect_name(f"the alias of {of}").text
-        return alias, self._names_in_parentheses("the alias") if self.sees_symbol("(") else ()
+        return alias, self.names_in_parentheses("the alias") if self.sees_symbol("(") else ()
 
     def read_step(self) -> FromStep | None:
         """What is joined to the rows of FROM; None at the end of FROM."""
@@ -280,11 +282,11 @@ class FromReader(PeerReader):
 
     def read_join(self) -> FromStep:
         """A join to a table."""
-        raise self.error(
-            self.next.start,
-            "FROM reads one stream",
-            fix="send events that contain all fields, or write UNION ALL; joins are not available yet",
-        )
+        return read_join(self)
+
+    def read_query_in(self, operand: Node | None, negated: bool, at: int) -> Node:
+        """The SELECT of IN or EXISTS."""
+        return read_in_query(self, operand, negated, at)
 
     def _lateral_view(self, at: int) -> Explosion:
         outer = self.accept("OUTER")

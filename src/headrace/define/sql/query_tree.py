@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.define.expression.syntax import Node
+from headrace.define.expression.syntax import Node, TableQuery, walk
+from headrace.define.relation import JoinKind
 
 
 class FromStep(Protocol):
@@ -39,6 +40,19 @@ class Explosion:
     names: tuple[str, ...] = ()
     position: str | None = None
     first_position: int = 0  # 1 for WITH ORDINALITY
+
+
+@dataclass(frozen=True)
+class JoinItem:
+    """JOIN users FOR SYSTEM_TIME AS OF c.ts u ON …"""
+
+    at: int
+    name: str
+    kind: JoinKind
+    alias: str | None = None
+    as_of: Node | None = None
+    on: Node | None = None
+    using: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,3 +123,23 @@ def streams_of_query(query: Query, known: frozenset[str] = frozenset()) -> Itera
         known |= {(item.name or "").lower()}
     for part in query.parts:
         yield from streams_of_query(part, known) if isinstance(part, Query) else streams_of(part.source, known)
+
+
+def joined_in(source: From, where: Node | None = None) -> Iterator[StreamRead]:
+    """The tables that FROM and WHERE join."""
+    if source.input.query:
+        yield from joined_in_query(source.input.query)
+    for step in source.steps:
+        if isinstance(step, JoinItem):
+            yield StreamRead(step.name, step.at)
+    for node in walk(where) if where else ():
+        if isinstance(node, TableQuery):
+            yield StreamRead(node.table, node.table_at)
+
+
+def joined_in_query(query: Query) -> Iterator[StreamRead]:
+    """The tables that a query joins."""
+    for _, inner in query.queries:
+        yield from joined_in_query(inner)
+    for part in query.parts:
+        yield from joined_in_query(part) if isinstance(part, Query) else joined_in(part.source, part.where)

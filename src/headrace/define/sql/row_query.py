@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from headrace.define.derive import Rows
 from headrace.define.expression import hints
@@ -11,15 +12,28 @@ from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.expression.syntax import Call, Node, walk
 from headrace.define.expression.terms import Term, quote
 from headrace.define.mistakes import Mistakes
-from headrace.define.model import Stream
+from headrace.define.model import Stream, Table
 from headrace.define.row_scope import RowScope
 from headrace.define.rules import located
 from headrace.define.sql.from_clause import GENERATORS
-from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
+from headrace.define.sql.joins import TableScope, apply_join, apply_queries
+from headrace.define.sql.query_tree import (
+    Explosion,
+    From,
+    FromStep,
+    Input,
+    JoinItem,
+    Query,
+    RowItem,
+    RowSelect,
+    StarItem,
+)
 from headrace.define.sql.samples import SampleClause
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.types import INT, Expression
+
+NO_TABLES: Mapping[str, Table] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,12 @@ class Inputs:
     source: Source
     streams: Mapping[str, Stream]
     queries: Mapping[str, Rows] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def table_scope(self) -> TableScope:
+        """What joins can name."""
+        return TableScope(self.source, self.tables, self.streams)
 
     def with_queries(self, queries: Iterable[tuple[Input, Query]]) -> Inputs:
         """The same with the queries of WITH, each of which may name those before it."""
@@ -68,6 +88,8 @@ def apply(step: FromStep, rows: Rows, inputs: Inputs) -> Rows:
     """The rows after a step of FROM."""
     if isinstance(step, SampleClause):
         return step.of(inputs.source, rows)
+    if isinstance(step, JoinItem):
+        return apply_join(step, rows, inputs.table_scope)
     assert isinstance(step, Explosion), f"no rule for {step}"
     return _explode(step, rows, inputs.source)
 
@@ -135,7 +157,9 @@ def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] =
     rows = rows_of_from(select.source, inputs)
     if select.where is not None:
         with mistakes.collect():
-            rows = rows.where(check_condition(source, select.where, rows.scope(), "WHERE"))
+            rows, where = apply_queries(select.where, rows, inputs.table_scope)
+            if where is not None:
+                rows = rows.where(check_condition(source, where, rows.scope(), "WHERE"))
     nodes = [(item.node, item.names) for item in select.items if isinstance(item, RowItem)]
     scope = rows.scope()
     with mistakes.collect():

@@ -14,13 +14,23 @@ from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each, join
-from headrace.define.model import Column, Key, Order, Stream, View, Window
+from headrace.define.model import Column, Key, Order, Stream, Table, View, Window
 from headrace.define.row_scope import RowScope
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
+from headrace.define.sql.joins import apply_queries
 from headrace.define.sql.peers import NO_PEER, Peer, resolve
-from headrace.define.sql.query_tree import From, Input, Query, StreamRead, streams_of, streams_of_query
-from headrace.define.sql.row_query import Inputs, hoist, rows_of_from
+from headrace.define.sql.query_tree import (
+    From,
+    Input,
+    Query,
+    StreamRead,
+    joined_in,
+    joined_in_query,
+    streams_of,
+    streams_of_query,
+)
+from headrace.define.sql.row_query import NO_TABLES, Inputs, hoist, rows_of_from
 from headrace.define.sql.windows import (
     Bound,
     is_bucket,
@@ -74,15 +84,22 @@ class Select:
         of_queries = streams_of_query(Query(self.at, (), self.queries))
         return tuple(dict.fromkeys((*of_queries, *streams_of(self.from_clause, query_names))))
 
+    @property
+    def joined(self) -> tuple[StreamRead, ...]:
+        """The tables that it joins."""
+        of_queries = joined_in_query(Query(self.at, (), self.queries))
+        return tuple(dict.fromkeys((*of_queries, *joined_in(self.from_clause, self.where))))
 
-def build_view(select: Select, streams: Mapping[str, Stream]) -> View:
+
+def build_view(select: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table] = NO_TABLES) -> View:
     """The view over its streams, every rule checked; raises all mistakes of the statement at once."""
     words = select.left_out
     mistakes = Mistakes(select.mistakes)
     with mistakes.collect():
-        stream, scope = _read_from(select, streams)
+        stream, scope, where = _read_from(select, streams, tables)
     if len(mistakes.errors) > len(select.mistakes):
         raise join(mistakes.errors)
+    select = replace(select, where=where)
     _refuse_rows(select, scope)
     select, errors = resolve(select, stream)
     select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
@@ -97,16 +114,19 @@ def build_view(select: Select, streams: Mapping[str, Stream]) -> View:
         raise join(rest) from None
 
 
-def _read_from(select: Select, streams: Mapping[str, Stream]) -> tuple[Stream, RowScope]:
+def _read_from(
+    select: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+) -> tuple[Stream, RowScope, Node | None]:
     """What the view aggregates: its base stream, or the rows of FROM as a derived stream; and their names."""
     item = select.from_clause.input
-    inputs = Inputs(select.source, streams).with_queries(select.queries)
+    inputs = Inputs(select.source, streams, tables=tables).with_queries(select.queries)
     rows = rows_of_from(select.from_clause, inputs)
+    rows, where = apply_queries(select.where, rows, inputs.table_scope)
     exploded, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
     stream = streams.get((item.name or "").lower())
     if stream is None or exploded != Rows.of(stream, item.alias):
         stream = exploded.stream(item.name or item.alias or select.name)
-    return stream, scope
+    return stream, scope, where
 
 
 def _refuse_rows(select: Select, scope: RowScope) -> None:

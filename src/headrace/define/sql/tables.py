@@ -22,9 +22,9 @@ class DerivedTable(DerivedStatement):
     key: tuple[Token, ...] = ()
 
 
-def build_table(statement: DerivedTable, streams: Mapping[str, Stream]) -> Table:
+def build_table(statement: DerivedTable, streams: Mapping[str, Stream], tables: Mapping[str, Table]) -> Table:
     """The table of the latest row of each key; raises all mistakes of the statement at once."""
-    changes = build_derived(statement, streams)
+    changes = build_derived(statement, streams, tables)
     assert changes.relation is not None, "it is derived"
     # The event time is carried along even where it is not selected.
     fields = [Field(each.name, each.type) for each in changes.fields if not each.name.startswith("_")]

@@ -1,0 +1,123 @@
+"""Joins to tables in definitions: what is read, and each mistake with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.define.catalog import parse
+from headrace.define.fingerprint import from_json, to_json
+from headrace.define.model import View
+from headrace.define.relation import Join
+from headrace.errors import DefinitionError
+
+BASE = """
+CREATE STREAM clicks (user_id STRING NOT NULL, n INT, url STRING, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);
+CREATE STREAM other (user_id STRING, x BIGINT);
+CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, city STRING, n INT);
+CREATE TABLE places (country STRING, code BIGINT, name STRING, PRIMARY KEY (country, code));
+CREATE TABLE latest PRIMARY KEY (user_id) AS SELECT user_id, x FROM other;
+"""
+
+
+def view_of(body: str) -> View:
+    return parse(f"{BASE} CREATE MATERIALIZED VIEW v AS SELECT count(*) AS hits {body};").views["v"]
+
+
+def joins_of(body: str) -> list[Join]:
+    view = view_of(body)
+    assert view.relation is not None
+    assert from_json(to_json(view)) == view
+    return list(view.relation.branches[0].joins)
+
+
+def test_a_join_reads_only_what_is_used() -> None:
+    (join,) = joins_of("FROM clicks c LEFT JOIN users u ON c.user_id = u.id AND u.plan = 'pro' WHERE u.city = 'x'")
+    assert (join.table, join.kind) == ("users", "left")
+    assert [(of.sql, column) for of, column in join.keys] == [("user_id", "id")]
+    assert [column for _, column, _ in join.columns] == ["plan", "city"]
+    assert join.condition is not None
+    assert join.condition.sql == "plan = 'pro'"
+
+
+def test_spellings_of_one_join() -> None:
+    same = [
+        "FROM clicks JOIN users ON users.id = clicks.user_id WHERE plan = 'pro'",
+        "FROM clicks c INNER JOIN users AS u ON c.user_id = id WHERE u.plan = 'pro'",
+        "FROM clicks c JOIN users FOR SYSTEM_TIME AS OF PROCTIME() AS u ON c.user_id = u.id WHERE u.plan = 'pro'",
+    ]
+    first, *others = map(view_of, same)
+    assert all(other == first for other in others)
+    assert view_of("FROM clicks c LEFT SEMI JOIN users u ON c.user_id = u.id") == view_of(
+        "FROM clicks c WHERE EXISTS (SELECT 1 FROM users u WHERE u.id = c.user_id)"
+    )
+
+
+def test_a_table_made_of_a_stream_is_joined_by_its_log() -> None:
+    (join,) = joins_of("FROM clicks c JOIN latest l ON l.user_id = c.user_id WHERE l.x > 3")
+    assert join.log.stream == "other"
+    assert join.log.relation is not None
+    before = view_of("FROM clicks c JOIN latest l ON l.user_id = c.user_id")
+    changed = BASE.replace("SELECT user_id, x FROM other", "SELECT user_id, x FROM other WHERE x > 1")
+    body = "FROM clicks c JOIN latest l ON l.user_id = c.user_id"
+    after = parse(f"{changed} CREATE MATERIALIZED VIEW v AS SELECT count(*) AS hits {body};").views["v"]
+    assert before != after, "another SELECT of the table is another view"
+
+
+def test_several_keys_and_types() -> None:
+    (join,) = joins_of("FROM clicks c JOIN places p ON p.code = c.n AND c.url = p.country")
+    assert [(of.sql, column) for of, column in join.keys] == [("url", "country"), ("CAST(n AS BIGINT)", "code")]
+
+
+def test_null_is_never_outside_of_a_list() -> None:
+    view = view_of("FROM clicks WHERE url NOT IN (SELECT id FROM users)")
+    assert view.relation is not None
+    assert [type(step).__name__ for step in view.relation.branches[0].steps] == ["Join", "Filter"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("FROM clicks c JOIN users u ON c.url = u.plan", "its whole primary key with =; found nothing; expected id"),
+        ("FROM clicks c JOIN places p ON c.n = p.code", "found code; expected country, code; add … = p.country"),
+        ("FROM clicks c JOIN users u ON c.user_id > u.id", "does not compare its whole primary key"),
+        ("FROM clicks c JOIN userz u ON c.user_id = u.id", "table 'userz' does not exist; did you mean 'users'?"),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE u.plann = 'x'", "'u' has no field 'plann'"),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE n = 1", "'n' is ambiguous: several inputs have it"),
+        ("FROM clicks c JOIN users u ON c.n = u.id", "n cannot be compared with users.id; found INT; expected STRING"),
+        ("FROM clicks c JOIN other o ON c.user_id = o.user_id", "'other' is a stream: joins of two streams"),
+        ("FROM clicks c RIGHT JOIN users u ON c.user_id = u.id", "write LEFT JOIN, with the stream first"),
+        ("FROM clicks c FULL OUTER JOIN users u ON c.user_id = u.id", "write LEFT JOIN, with the stream first"),
+        ("FROM clicks c NATURAL JOIN users", "NATURAL JOIN is not supported"),
+        ("FROM clicks c CROSS JOIN users", "CROSS JOIN to a table would make a row for each of its keys"),
+        ("FROM clicks c JOIN users u", "ON and the primary key"),
+        ("FROM clicks c JOIN (SELECT * FROM other) o ON c.user_id = o.user_id", "a query cannot be joined"),
+        ("FROM other o JOIN users FOR SYSTEM_TIME AS OF o._arrived u ON o.user_id = u.id", "stream 'other' has none"),
+        ("FROM clicks c JOIN users FOR SYSTEM_TIME AS OF c.n u ON c.user_id = u.id", "expected a TIMESTAMP"),
+        ("FROM clicks c JOIN users USING (plan)", "USING names 'plan', which is not of the primary key"),
+        ("FROM clicks WHERE n = 1 OR user_id IN (SELECT id FROM users)", "IN (SELECT …) is not supported here"),
+        ("FROM clicks WHERE user_id IN (SELECT plan FROM users)", "the whole primary key; found plan; expected id"),
+        ("FROM clicks WHERE user_id IN (SELECT country FROM places)", "write EXISTS (SELECT 1 FROM …)"),
+        ("FROM clicks WHERE user_id IN (SELECT id FROM users WHERE url = 'x')", "has no field 'url'"),
+        ("FROM users u JOIN places p ON p.country = u.city AND p.code = u.n", "is made of the rows of table 'users'"),
+    ],
+)  # fmt: skip
+def test_mistakes(body: str, says: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        view_of(body)
+    assert says in str(error.value)
+    assert error.value.where is not None
+
+
+def test_a_table_of_several_streams_is_not_joined() -> None:
+    sql = "CREATE TABLE both PRIMARY KEY (who) AS SELECT user_id AS who FROM clicks UNION ALL SELECT user_id FROM other"
+    body = "SELECT count(*) AS hits FROM clicks c JOIN both b ON b.who = c.user_id"
+    with pytest.raises(DefinitionError, match="table 'both' is made of several streams"):
+        parse(f"{BASE} {sql}; CREATE MATERIALIZED VIEW v AS {body};")
+
+
+def test_tables_and_streams_that_need_each_other_are_refused() -> None:
+    with pytest.raises(DefinitionError, match="made from one another"):
+        parse(
+            f"{BASE} CREATE STREAM s AS SELECT c.* FROM clicks c JOIN t ON t.user_id = c.user_id;"
+            "CREATE TABLE t PRIMARY KEY (user_id) AS SELECT user_id, n FROM s;"
+        )
