@@ -28,6 +28,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "tail": ("tail", "Print the events of a stream as they come."),
     "subscriptions": ("subscriptions", "List, create or drop named subscriptions."),
     "streams": ("overview", "List the streams: fields, events, dead letters, lateness."),
+    "tables": ("tables", "List the tables: primary key, rows, version, freshness."),
     "views": ("overview", "List the views: keys, columns, version, freshness, lane."),
     "sinks": ("sinks", "List the sinks: state, rows, errors, lag."),
     "versions": ("versions", "List the versions of a view."),

@@ -67,11 +67,16 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     head = Text(f"workspace {status.workspace}: {status.state}{where}{memory}{heartbeat}")
     for warning in status.warnings:
         head.append(f"\nwarning: {warning}", style="red")
-    streams = _streams_table(status.streams, width) if status.streams else Text(NO_STREAMS)
-    views = _views_table(status.views, width) if status.views else Text(NO_VIEWS)
+    tables = [view for view in status.views if view.table]
+    own_streams = [stream for stream in status.streams if not stream.table]
+    own_views = [view for view in status.views if not view.table]
+    streams = _streams_table(own_streams, width) if own_streams else Text(NO_STREAMS)
+    views = _views_table(own_views, width) if own_views else Text(NO_VIEWS)
     sinks: list[RenderableType] = [Text(), sinks_table(status.sinks, width)] if status.sinks else []
     logical: list[RenderableType] = [Text(), _logical_table(status.logical, width)] if status.logical else []
-    parts: list[RenderableType] = [head, Text(), streams, *_advice(status.streams), Text(), views, *logical, *sinks]
+    shown_tables: list[RenderableType] = [Text(), _tables_table(tables, width)] if tables else []
+    parts: list[RenderableType] = [head, Text(), streams, *_advice(own_streams), *shown_tables, Text(), views]
+    parts += [*logical, *sinks]
     if status.subscriptions:
         parts += [Text(), subscriptions_table(status.subscriptions)]
     return Group(*parts, *_alerts(status.alerts))
@@ -92,7 +97,7 @@ def _advice(streams: Sequence[StreamStatus]) -> list[Text]:
 def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the streams: fields, events, dead letters, lateness."""
     with open_connection(workspace) as connection:
-        statuses = connection.verbs.streams()
+        statuses = [stream for stream in connection.verbs.streams() if not stream.table]
     if as_json:
         print_json(statuses)
         return
@@ -141,7 +146,8 @@ def print_lateness(streams: Sequence[StreamStatus]) -> None:
 def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
     """List the views: keys, columns, version, freshness, lane."""
     with open_connection(workspace) as connection:
-        statuses, logical = connection.verbs.views(), connection.verbs.logical_views()
+        statuses = [view for view in connection.verbs.views() if not view.table]
+        logical = connection.verbs.logical_views()
     if as_json:
         print_json([*statuses, *logical])
         return
@@ -207,6 +213,21 @@ def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
     ]
     left_titles = ("stream", "newest event", "derived from", "problem")
     return fit_table(cells, width, left_titles=left_titles, wide_titles=("commit time", "maintain time", "files"))
+
+
+def _tables_table(tables: Sequence[ViewStatus], width: int) -> Table:
+    cells = [
+        {
+            "table": v.name,
+            "primary key": ", ".join(v.keys),
+            "keys": count(v.rows),
+            "commits": f"{count(v.applied_to)} of {count(v.commits)}",
+            "freshness": freshness(v.freshness_ms, v.freshness_reason),
+            "problem": v.stalled or _alarm(v) or building(v) or "–",
+        }
+        for v in tables
+    ]
+    return fit_table(cells, width, left_titles=("table", "primary key", "freshness", "problem"), wide_titles=())
 
 
 def _views_table(views: Sequence[ViewStatus], width: int) -> Table:

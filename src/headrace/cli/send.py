@@ -76,6 +76,10 @@ def send(
     again: Annotated[
         bool, typer.Option("--again", help="Send everything, including what was sent before; it counts again.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Of a table: the file is the whole table; rows with other keys are deleted."),
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until every view has the events; prints how many could not be parsed.")
     ] = False,
@@ -94,6 +98,8 @@ def send(
     sources = Sources(paths or [], listen, connect, watch, command, pattern, once)
     sources.check(layout, follow=follow, again=again)
     files = find_files(sources.paths)
+    if replace and (len(files) != 1 or follow or again or sources.is_endless):
+        raise UsageError("--replace takes one file, which is the whole table", fix="leave out the other options")
     if not as_json and any(path.is_dir() for path in sources.paths):
         typer.echo(f"{len(files):,} files", err=True)
     began = time.monotonic()
@@ -102,7 +108,9 @@ def send(
         connection.on_wait(WaitLines().waits)
         before = _dead_letters(connection, stream) if wait else (0, 0)
         with show_progress(files, endless=endless) as progress:
-            if sources.is_endless:
+            if replace:
+                reply = _replace(connection, stream, files[0], layout)
+            elif sources.is_endless:
                 reply = send_endless(connection, stream, sources, layout, progress)
             elif follow:
                 reply = _follow(connection, stream, files, layout, progress, again=again)
@@ -127,6 +135,19 @@ def send(
             typer.echo(f"{dead:,} could not be parsed: `headrace dead-letters {stream}` shows why", err=True)
         if repeats > 0:
             typer.echo(f"{repeats:,} repeat events that were there before, and are not counted again", err=True)
+
+
+def _replace(connection: Connection, name: str, file: Path, layout: Layout) -> SendReply:
+    """Make the rows of a file the whole table."""
+    from headrace.client.table import read_rows  # these load Arrow: not for --help
+    from headrace.ingest.sending import SendReply  # as above
+
+    table = connection.table(name)
+    reply = table.replace(list(read_rows(file, layout, table.table_status)))
+    if reply.refused:
+        first = reply.refused[0]
+        typer.echo(f"{len(reply.refused):,} refused (first: row {first['index']}, {first['reason']})", err=True)
+    return SendReply(reply.accepted, reply.refused, reply.token)
 
 
 def _dead_letters(connection: Connection, stream: str) -> tuple[int, int]:

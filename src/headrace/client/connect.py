@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from headrace.client.far import Remote
 from headrace.client.following import Subscription, kind_of, tail_events
 from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, streams_html, views_html
+from headrace.client.table import ConnectedTable
 from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
 from headrace.client.whole import read_whole
 from headrace.client.without import needs_server
@@ -360,6 +361,14 @@ class Connection:
     def logical_views(self) -> list[dict[str, Any]]:
         """All logical views: SQL, columns, what they read, freshness."""
         return [view.as_dict() for view in self._backend.logical_views()]
+
+    def tables(self) -> list[dict[str, Any]]:
+        """All tables: primary key, columns, rows, version, freshness."""
+        return [table.as_dict() for table in self._backend.tables()]
+
+    def table(self, name: str) -> ConnectedTable:
+        """A table as an object: `upsert`, `delete`, `replace`, `ask`, `lookup`, `df`, `arrow`."""
+        return ConnectedTable(self, name)
 
     def view(self, name: str) -> ConnectedView:
         """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""

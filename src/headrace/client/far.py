@@ -40,6 +40,7 @@ from headrace.server.state import (
     SkipStatus,
     StreamDefinition,
     StreamStatus,
+    TableStatus,
     VersionStatus,
     ViewStatus,
     WorkspaceStatus,
@@ -187,6 +188,10 @@ class Remote(ChangeCalls):
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
         return [ViewStatus.from_dict(status) for status in self.call("GET", "/v1/views")["views"]]
+
+    def tables(self) -> list[TableStatus]:
+        """All tables with rows, version and freshness."""
+        return [TableStatus.from_dict(status) for status in self.call("GET", "/v1/tables")["tables"]]
 
     def logical_views(self) -> list[LogicalStatus]:
         """All logical views with their freshness."""

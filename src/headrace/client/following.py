@@ -165,7 +165,7 @@ def _read(content: Mapping[str, Any], columns: Columns) -> StreamEvent | Change:
 
 def kind_of(backend: Backend, name: str) -> str:
     """Whether a name is that of a stream or of a view."""
-    streams = [stream.name for stream in backend.streams()]
+    streams = [stream.name for stream in backend.streams() if not stream.table]
     if name in streams:
         return "stream"
     views = [*(view.name for view in backend.views()), *(view.name for view in backend.logical_views())]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -68,12 +69,14 @@ from headrace.server.state import (
     SkipStatus,
     StreamDefinition,
     StreamStatus,
+    TableStatus,
     VersionStatus,
     ViewStatus,
     WorkspaceStatus,
 )
 from headrace.server.stored import take_lease
 from headrace.server.stream import Lanes
+from headrace.server.tables import describe_tables
 from headrace.sink.progress import read_progress
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -350,7 +353,8 @@ class Offline(WithoutServer):
 
     def streams(self) -> list[StreamStatus]:
         """The streams, with numbers of the lake and the journal."""
-        return [self._describe(self._catalog.streams[name]) for name in sorted(self._catalog.streams)]
+        tables, streams = self._catalog.tables, self._catalog.streams
+        return [replace(self._describe(streams[name]), table=name in tables) for name in sorted(streams)]
 
     def views(self) -> list[ViewStatus]:
         """The views with their serving versions."""
@@ -368,7 +372,14 @@ class Offline(WithoutServer):
                 continue
             commits = sum(table.state.next_commit for table in tables if table)
             statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name), lanes=lanes))
-        return statuses
+        return [replace(status, table=status.name in self._catalog.tables) for status in statuses]
+
+    def tables(self) -> list[TableStatus]:
+        """The tables with their serving versions."""
+        if self._store is None:
+            return describe_tables(self._catalog.tables, self.streams(), self.views(), None)
+        with self._store.snapshot() as snapshot:
+            return describe_tables(self._catalog.tables, self.streams(), self.views(), snapshot)
 
     def logical_views(self) -> list[LogicalStatus]:
         """The logical views."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SkipStatus,
         StreamDefinition,
         StreamStatus,
+        TableStatus,
         VersionStatus,
         ViewStatus,
         WorkspaceStatus,
@@ -144,6 +145,9 @@ class Verbs(Protocol):
 
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
+
+    def tables(self) -> list[TableStatus]:
+        """All tables with rows, version and freshness."""
 
     def logical_views(self) -> list[LogicalStatus]:
         """All logical views with their freshness."""

@@ -70,10 +70,12 @@ def answer_from(
 
 def _read_shaped(
     snapshot: Snapshot, version: Version, read_plan: ReadPlan, shaping: Shaping, limit: int
-) -> tuple[list[Row], int]:
+) -> tuple[list[Row], int | None]:
     """A page of the rows that HAVING keeps, in the order of ORDER BY, and how many follow it."""
     first, last = read_plan.skip, read_plan.skip + limit
     few = read_plan.where or read_plan.overlapping
+    if not few and not shaping.order and sum(snapshot.count(version)) > MOST_SHAPED:
+        return _read_filtered(snapshot, version, read_plan, shaping, limit)
     rows = read(snapshot, version, read_plan, MOST_SHAPED + 1) if few else []
     if few or read_plan.empty:
         _refuse_many(version, len(rows))
@@ -93,6 +95,21 @@ def _read_shaped(
     kept = select_rows(shaping, present_columns(version, read_plan, batches[0], shaping.decisive))
     page = table.take(pa.array(kept[first:last], pa.int64()))
     return list(zip(*(column.to_pylist() for column in page.columns), strict=True)), max(len(kept) - last, 0)
+
+
+def _read_filtered(
+    snapshot: Snapshot, version: Version, read_plan: ReadPlan, shaping: Shaping, limit: int
+) -> tuple[list[Row], int | None]:
+    """The same of many rows without ORDER BY, piece by piece: what follows the page is not counted."""
+    kept: list[Row] = []
+    while True:
+        rows = read(snapshot, version, read_plan, limit + 1)
+        kept += [rows[at] for at in shaping.select(present(version, read_plan, rows).values)]
+        if len(kept) > limit:
+            return kept[:limit], None
+        if len(rows) <= limit:
+            return kept, 0
+        read_plan = replace(read_plan, after=rows[-1][: 1 + len(read_plan.by)])
 
 
 def _bounded(pieces: Iterable[Any], version: Version) -> Iterator[Any]:

@@ -91,6 +91,11 @@ class Definitions:
         """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
         with self.changing:
             catalog = self.running.catalog
+            if view in catalog.tables:
+                raise ConflictError(
+                    f"'{view}' is a table, which has no earlier version to go back to",
+                    fix="restore its earlier definition and apply; `headrace ask --version-as-of` shows earlier rows",
+                )
             rollback = self.versions.rollback(catalog, view, to)
             if not dry_run:
                 views = {**catalog.views, view: rollback.to.view}

@@ -144,7 +144,7 @@ def describe_view(
     spans = _spans(view.window)
     return ViewStatus(
         name=view.name,
-        stream=", ".join(view.streams),
+        stream=", ".join(view.streams) if view.over is None else view.over.table,
         keys=tuple(key.name for key in view.keys),
         columns=tuple(_describe_columns(view)),
         window_ms=spans[0],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from headrace.define.model import View
 from headrace.errors import HeadraceError
@@ -21,8 +22,9 @@ from headrace.server.describe import (
     read_layers,
     warnings,
 )
-from headrace.server.state import BuildStatus, Health, StreamStatus, ViewStatus, WorkspaceStatus
+from headrace.server.state import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.server.stream import Lanes
+from headrace.server.tables import describe_tables
 from headrace.spark.process import SparkProcess
 from headrace.store.base import Store, Version
 from headrace.timing import Timing
@@ -82,6 +84,13 @@ class Monitor:
         """The views with version and freshness."""
         return self._describe_views(self._definitions.running)
 
+    def tables(self) -> list[TableStatus]:
+        """The tables with rows, version and freshness."""
+        running = self._definitions.running
+        streams, views = _describe_streams(running), self._describe_views(running)
+        with self._store.snapshot() as snapshot:
+            return describe_tables(running.catalog.tables, streams, views, snapshot)
+
     def timings(self) -> dict[str, dict[str, Timing]]:
         """Per stream, how long lake commits and steps of maintain took since the process began."""
         return {name: pipeline.timings() for name, pipeline in sorted(self._definitions.running.pipelines.items())}
@@ -123,7 +132,11 @@ class Monitor:
             layers = read_layers(snapshot, versions)
         views = running.catalog.views
         lanes = join_lanes(pipeline.lanes(versions) for pipeline in running.pipelines.values())
-        return [self._describe_view(running, views[name], versions, layers.get(name), lanes) for name in sorted(views)]
+        tables = running.catalog.tables
+        return [
+            replace(self._describe_view(running, views[name], versions, layers.get(name), lanes), table=name in tables)
+            for name in sorted(views)
+        ]
 
     def _describe_view(
         self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None, lanes: Lanes
@@ -177,4 +190,5 @@ def _build_status(running: Running, version: Version) -> BuildStatus | None:
 def _describe_streams(running: Running) -> list[StreamStatus]:
     derived = [stream for stream in running.catalog.streams.values() if stream.relation is not None]
     statuses = [*(pipeline.describe() for pipeline in running.pipelines.values()), *map(describe_derived, derived)]
-    return sorted(statuses, key=lambda status: status.name)
+    tables = running.catalog.tables
+    return sorted((replace(status, table=status.name in tables) for status in statuses), key=lambda each: each.name)

@@ -15,6 +15,7 @@ import orjson
 from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
+from headrace.define.catalog import Catalog
 from headrace.define.kafka import parse_place
 from headrace.define.model import LogicalView, Stream
 from headrace.errors import NotFoundError, did_you_mean
@@ -52,6 +53,7 @@ from headrace.server.state import (
     SkipStatus,
     StreamDefinition,
     StreamStatus,
+    TableStatus,
     VersionStatus,
     ViewStatus,
     WorkspaceStatus,
@@ -213,6 +215,15 @@ class Requests:
     def views(self) -> list[ViewStatus]:
         """All views with their versions and freshness."""
         return self.monitor.views()
+
+    def tables(self) -> list[TableStatus]:
+        """All tables with rows, version and freshness."""
+        return self.monitor.tables()
+
+    @property
+    def catalog(self) -> Catalog:
+        """The definitions that run."""
+        return self._definitions.running.catalog
 
     def logical_views(self) -> list[LogicalStatus]:
         """All logical views with their freshness."""

@@ -115,6 +115,7 @@ class StreamStatus(StreamDefinition):
     error: str | None
     lag: LagStatus | None = None  # of a stream in Kafka; None while the broker is away
     duplicates: int | None = None  # events that repeated others when they came: dead letters since then
+    table: bool = False  # whether it is a part of a table
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,35 @@ class BuildStatus(Shown):
 
 
 @dataclass(frozen=True)
+class TableColumn(Shown):
+    """A column of a table."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class TableStatus(Shown):
+    """A table: what it is declared to be, and what it holds."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": TableColumn}
+
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[TableColumn, ...]
+    latest_by: str | None  # the column by which the latest change of a key counts; None: by arrival
+    derived_from: tuple[str, ...]  # the streams that its changes are made from; none: rows are sent to it
+    rows: int | None  # that are not deleted
+    version: int | None  # how many commits of its log are in it
+    changes: int | None
+    dead_letters: int | None
+    newest_change: str | None
+    freshness_ms: int | None
+    freshness_reason: str | None
+    problem: str | None
+
+
+@dataclass(frozen=True)
 class ViewStatus(Shown):
     """A view, the version that serves, what each layer holds, and the version that is being built."""
 
@@ -229,6 +259,7 @@ class ViewStatus(Shown):
     audits_run: int
     versions: Mapping[str, int]  # how many there are, by state
     building: BuildStatus | None
+    table: bool = False  # whether it is a part of a table
 
     @property
     def window(self) -> tuple[int, int] | None:

@@ -312,6 +312,9 @@ class Snapshot(Protocol):
     def count(self, version: Version) -> tuple[int, int]:
         """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
 
+    def count_present(self, version: Version) -> int:
+        """How many rows a version of a table has that are not deleted."""
+
     def speed_events(self, version: Version) -> int:
         """How many events are in the rows of its speed tables."""
 

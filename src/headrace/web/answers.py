@@ -59,13 +59,13 @@ _DESCRIPTIONS = {
     "version_as_of": "answer as of the first N commits of the log, computed from the lake",
     "timestamp_as_of": "answer as of a commit time, ISO 8601",
 }
-_ASK_DOC: dict[str, Any] = {
+ASK_DOC: dict[str, Any] = {
     "parameters": _query_parameters(
         r"`key.NAME=value` selects rows with this key; repeat it for several values; \N is NULL.",
         {name: _DESCRIPTIONS[name] for name in PARAMETERS},
     )
 }
-_LOOKUP_DOC: dict[str, Any] = {
+LOOKUP_DOC: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
@@ -116,7 +116,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
             return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
         return reply_encoded(await anyio.to_thread.run_sync(runtime.ask_json, question, text))
 
-    @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=_ASK_DOC)
+    @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=ASK_DOC)
     async def answer(view: str, request: Request) -> Response:
         """Query a view: rows, freshness and settled flags.
 
@@ -131,7 +131,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         question = Question.from_text(view, request.query_params.multi_items())
         return await ask(question, text, request)
 
-    @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=_LOOKUP_DOC)
+    @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
         """Query many keys of a view in one request.
 

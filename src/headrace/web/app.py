@@ -25,6 +25,7 @@ from headrace.web.sinks import sink_routes
 from headrace.web.skip import skip_routes
 from headrace.web.sql import sql_routes
 from headrace.web.subscriptions import subscription_routes
+from headrace.web.tables import table_routes
 from headrace.web.tail import tail_routes
 from headrace.web.versions import version_routes
 
@@ -65,6 +66,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     ]
     for router in plain:
         app.include_router(router)
+    app.include_router(table_routes(runtime, max_body, QUESTION_BYTES))
     app.include_router(explain_routes(runtime))
     app.include_router(change_routes(runtime))
     app.include_router(sql_routes(runtime, QUESTION_BYTES))

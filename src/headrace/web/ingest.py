@@ -39,7 +39,7 @@ LONGEST_WAIT_S = 60.0
 WAIT_SLICE_S = 0.5  # how soon a waiting request notices a disconnected client or a stopping server
 MOST_WAITING = 256
 
-_EVENTS_DOC: dict[str, Any] = {
+EVENTS_DOC: dict[str, Any] = {
     "parameters": [
         {
             "name": "Idempotency-Key",
@@ -101,7 +101,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: Admission) -> APIR
     reading, unpacking = anyio.CapacityLimiter(READ_AT_ONCE), anyio.CapacityLimiter(1)
     waiting = anyio.CapacityLimiter(MOST_WAITING)
 
-    @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
+    @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=EVENTS_DOC)
     async def take_events(stream: str, request: Request) -> Response:
         """Send events in any supported format. They are on disk when the reply comes."""
         keep_bad = _flag(request, "keep_bad")

@@ -14,7 +14,7 @@ from functools import lru_cache
 import duckdb
 import pyarrow as pa
 
-from headrace.aggregate import Aggregate, Function
+from headrace.aggregate import Function
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.model import ARRIVED, Stream, View
@@ -118,12 +118,26 @@ def _columns(view: View) -> list[str]:
     return [KEY_ID, PANE, *keys, EVENTS, CORRECTIONS, *(duckdb_name(name) for name, _ in partials_of(view))]
 
 
+def present_count(table: View, sources: Sequence[str]) -> str:
+    """A query for how many rows a table has."""
+    query, row = _latest(table, sources)
+    return f"SELECT count(*) FROM ({query}) WHERE {row}.value.deleted IS NOT TRUE"
+
+
 def _present(view: View, table: View, sources: Sequence[str], *, changed: bool = False) -> str:
     """A query for the present rows of a table: ROW_ID, the columns that a view reads of them, and their order."""
+    read, row = _latest(table, sources, f" SEMI JOIN {_CHANGED} ON {KEY_ID} = {ROW_ID}" if changed else "")
+    fields = _fields_of(table)
+    columns = [f"{KEY_ID} AS {ROW_ID}", *(f"{fields[name]} AS {duckdb_name(name)}" for name, _ in view.reads)]
+    columns += [f"make_timestamptz({row}.time) AS {ARRIVED}", f"{row}.position AS {POSITION}"]
+    return f"SELECT {', '.join(columns)} FROM ({read}) WHERE {row}.value.deleted IS NOT TRUE"
+
+
+def _latest(table: View, sources: Sequence[str], within: str = "") -> tuple[str, str]:
+    """A query for the latest row of each key, deleted or not, and the name of its column for the row."""
     ((name, part),) = partials_of(table)
     row = duckdb_name(name)
     keys = [duckdb_name(key.name) for key in table.keys]
-    within = f" SEMI JOIN {_CHANGED} ON {KEY_ID} = {ROW_ID}" if changed else ""
     read = " UNION ALL ".join(f"SELECT {', '.join([KEY_ID, *keys, row])} FROM {source}{within}" for source in sources)
     if len(sources) > 1:  # each has a key once
         any_keys = [f"any_value({key}) AS {key}" for key in keys]
@@ -131,14 +145,10 @@ def _present(view: View, table: View, sources: Sequence[str], *, changed: bool =
         assert latest is not None, "the store folds rows by SQL"
         folded = [KEY_ID, *any_keys, f"{latest.format(row)} AS {row}"]
         read = f"SELECT {', '.join(folded)} FROM ({read}) GROUP BY {KEY_ID}"
-    (latest_row,) = (column.aggregate for column in table.columns)
-    fields = _fields_of(table, latest_row)
-    columns = [f"{KEY_ID} AS {ROW_ID}", *(f"{fields[name]} AS {duckdb_name(name)}" for name, _ in view.reads)]
-    columns += [f"make_timestamptz({row}.time) AS {ARRIVED}", f"{row}.position AS {POSITION}"]
-    return f"SELECT {', '.join(columns)} FROM ({read}) WHERE {row}.value.deleted IS NOT TRUE"
+    return read, row
 
 
-def _fields_of(table: View, latest_row: Aggregate) -> dict[str, str]:
+def _fields_of(table: View) -> dict[str, str]:
     """DuckDB's SQL for each column of a table, over its stored rows."""
     ((name, _),) = partials_of(table)
     fields = {key.name: duckdb_name(key.name) for key in table.keys}

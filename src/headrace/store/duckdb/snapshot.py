@@ -16,6 +16,7 @@ from headrace.errors import NotReadyError
 from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
 from headrace.store.changes import Follower, Log
 from headrace.store.duckdb.database import Database, literal, run
+from headrace.store.duckdb.derived import present_count
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
@@ -78,8 +79,14 @@ class DuckSnapshot:
 
     def count(self, version: Version) -> tuple[int, int]:
         tables = speed_tables(version)
-        counts = [run(self._connection, f"SELECT count(*) FROM {duckdb_name(table)}")[0][0] for table in tables]
+        where = "" if version.view.over is None else f" WHERE {EVENTS} > 0"
+        counts = [run(self._connection, f"SELECT count(*) FROM {duckdb_name(table)}{where}")[0][0] for table in tables]
         return sum(table.rows for table in version.batch), int(sum(counts))
+
+    def count_present(self, version: Version) -> int:
+        names = [f"{self._database.attach(table.file)}.{PANES}" for table in version.batch]
+        names += [duckdb_name(table) for table in speed_tables(version)]
+        return int(run(self._connection, present_count(version.view, names))[0][0])
 
     def speed_events(self, version: Version) -> int:
         return sum(self._total(EVENTS, duckdb_name(table)) for table in speed_tables(version))

@@ -148,7 +148,7 @@ class WorkspacePage:
             return None  # the view was dropped between two reads
 
     def _streams(self, status: WorkspaceStatus) -> Html:
-        streams, folder = status.streams, status.folder
+        streams, folder = [stream for stream in status.streams if not stream.table], status.folder
         if not streams:
             return hints.define_stream(folder)
         token = self._runtime.workspace.settings.token is not None
