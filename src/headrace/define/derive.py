@@ -13,6 +13,7 @@ from headrace.define.expression.coercion import common_type
 from headrace.define.expression.syntax import Logic
 from headrace.define.expression.terms import quote
 from headrace.define.loosening import expressions_of, names_in
+from headrace.define.maps import number_of_calls, with_calls
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.relation import (
     Branch,
@@ -77,7 +78,9 @@ class Rows:
 
     def then(self, step: RowStep, added: Iterable[Entry] = ()) -> Rows:
         """These rows after a step that keeps their columns, and adds some."""
-        branches = tuple(replace(branch, steps=(*branch.steps, step)) for branch in self.branches)
+        types = {ARRIVED: TIMESTAMP, **{entry.column: entry.type for entry in self.entries}}
+        steps = with_calls(step, types, number_of_calls([branch.steps for branch in self.branches]))
+        branches = tuple(replace(branch, steps=(*branch.steps, *steps)) for branch in self.branches)
         return replace(self, branches=branches, entries=(*self.entries, *added))
 
     def columns_for(self, names: Iterable[str]) -> tuple[str, ...]:

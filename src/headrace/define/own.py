@@ -21,6 +21,7 @@ from headrace.aggregate.own import OwnCode, OwnDefinition, declare_aggregate, ow
 from headrace.define.reader import parse_type
 
 DIGITS = 8
+OUTCOME = "outcome_of_"  # before the name of a function that gives a value or an error for each row
 _FULL_NAME = re.compile(rf"\b[a-z][a-z0-9_]*__[0-9a-f]{{{DIGITS}}}\b")
 
 
@@ -78,7 +79,7 @@ def find_aggregate(name: str) -> type[Aggregate] | None:
 
 def functions_in(text: str) -> list[OwnFunction]:
     """Those that expressions in a text call, each once."""
-    names = dict.fromkeys(_FULL_NAME.findall(text))
+    names = dict.fromkeys(name.removeprefix(OUTCOME) for name in _FULL_NAME.findall(text))
     return [_known[name] for name in names if name in _known]
 
 

@@ -13,12 +13,14 @@ from functools import lru_cache
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face, face_of
 from headrace.define.model import ARRIVED, Stream, View
+from headrace.define.own import OUTCOME
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
 from headrace.define.sample import duckdb_condition
 from headrace.errors import DefinitionError
-from headrace.types import INT, TIMESTAMP, Expression, Type
+from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
 
 VALUES = "_values"  # the array or map that is exploded
+CALLED = "_called"  # what a function gave: a value or an error
 
 
 @lru_cache(maxsize=1024)  # each commit needs it
@@ -94,11 +96,20 @@ def _step(rows: Rows, step: RowStep) -> Rows:
         case Explode():
             return _explode(rows, step)
         case Map():
-            raise DefinitionError("only Spark computes functions over rows")
+            return map_rows(rows, step)
         case Join():
             raise DefinitionError(f"only Spark computes the join to table '{step.table}'")
         case Sample():
             return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
+
+
+def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:
+    """The rows with the result of a call, without those that it failed for; with `failed` the latter, and the error."""
+    (name, of), arguments = step.columns[0], ", ".join(map(rows.expression, step.arguments))
+    called = rows.select({**rows.visible, CALLED: f"{OUTCOME}{step.function}({arguments})"}, rows.types)
+    called = called.where(f"{CALLED}.error IS {'NOT ' * failed}NULL")
+    part, of = ("error", STRING) if failed else ("value", of)
+    return called.select({**rows.visible, name: f"{CALLED}.{part}"}, {**rows.types, name: of})
 
 
 def _explode(rows: Rows, step: Explode) -> Rows:

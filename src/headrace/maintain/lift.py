@@ -30,6 +30,7 @@ from headrace.define.relation import PLACE, Relation
 from headrace.define.relation_duckdb import rows_sql
 from headrace.faults import fault_point
 from headrace.lake.schema import ARRIVED, POSITION
+from headrace.maintain.maps import give_outcomes
 from headrace.maintain.own import give_function
 from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
@@ -143,6 +144,7 @@ def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
     for own in view.own:
         if own.full_name not in _functions:
             give_function(connection, own)
+            give_outcomes(connection, own)
             _functions.add(own.full_name)
     for function in view.functions:
         if function.name not in _functions:

@@ -27,15 +27,16 @@ def run_function(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
     """A value for each event; raises HeadraceError, naming the function, where it fails or gives something else."""
     types = [arrow_type(of) for _, of in function.takes]
     arguments = [unchunked(array).cast(of) for array, of in zip(arrays, types, strict=True)]
-    return call_code(f"function '{function.name}'", _code(function), function.gives, "events", *arguments)
+    return call_code(f"function '{function.name}'", code_of(function), function.gives, "events", *arguments)
 
 
 def as_spark_function(function: OwnFunction) -> Any:
     """The function for columns of Spark."""
-    return _for_spark(partial(run_function, function), function.gives)
+    return for_spark(partial(run_function, function), function.gives)
 
 
-def _for_spark(run: Callable[..., pa.Array], gives: Type) -> Any:
+def for_spark(run: Callable[..., pa.Array], gives: Type) -> Any:
+    """A function over Arrow arrays for columns of Spark."""
     from pyspark.sql.pandas.functions import arrow_udf  # Spark is not loaded where DuckDB alone computes
 
     def of_arrays(*arrays: pa.Array) -> pa.Array:  # Spark reads its hints
@@ -50,19 +51,28 @@ def give_lifts(spark: SparkSession, view: View) -> None:
         aggregate = column.aggregate
         if isinstance(aggregate, OwnAggregate):
             for function in aggregate.lifts:
-                spark.udf.register(function.name, _for_spark(function.run, function.gives))
+                spark.udf.register(function.name, for_spark(function.run, function.gives))
 
 
 def give_function(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:
     """Give a connection of DuckDB the function."""
     types: list[Any] = [duckdb_type(of) for _, of in function.takes]
     gives = duckdb_type(function.gives)
-    connection.create_function(function.full_name, _runner(function), types, gives, type=ARROW, null_handling=SPECIAL)
+    connection.create_function(
+        function.full_name,
+        runner(function, partial(run_function, function)),
+        types,
+        gives,
+        type=ARROW,
+        null_handling=SPECIAL,
+    )
 
 
-def _runner(function: OwnFunction) -> Callable[..., Any]:
+def runner(function: OwnFunction, call: Callable[..., pa.Array]) -> Callable[..., Any]:
+    """What DuckDB calls: `call`, as a function with the parameters of this one."""
+
     def run(*arrays: pa.Array) -> pa.Array:
-        return run_function(function, *arrays)
+        return call(*arrays)
 
     # DuckDB counts the parameters of the function, and would read its annotations.
     parameters = [Parameter(name, Parameter.POSITIONAL_ONLY) for name, _ in function.takes]
@@ -71,6 +81,7 @@ def _runner(function: OwnFunction) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=1024)
-def _code(function: OwnFunction) -> Callable[..., Any]:
+def code_of(function: OwnFunction) -> Callable[..., Any]:
+    """The function itself."""
     code: Callable[..., Any] = pickle.loads(function.code)
     return code

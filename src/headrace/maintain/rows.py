@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
@@ -13,12 +13,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from headrace.define.expression.spark_face import for_spark, unsure_times
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
+from headrace.define.own import find_function
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
-from headrace.define.relation_duckdb import types_after
+from headrace.define.relation_duckdb import CALLED, types_after
 from headrace.define.sample import spark_condition
 from headrace.errors import DefinitionError
+from headrace.maintain.maps import outcome_type, run_outcomes
 from headrace.maintain.matches import with_computed
-from headrace.types import TIMESTAMP, Expression, Type
+from headrace.maintain.own import for_spark as as_spark_function
+from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 VALUES = "_values"  # the array or map that is exploded
 
@@ -108,7 +111,7 @@ def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
         case Explode():
             return _explode(rows, step)
         case Map():
-            raise DefinitionError("functions over rows are not supported yet")
+            return map_rows(rows, step)
         case Join():
             if joins is None:
                 raise DefinitionError(f"the join to table '{step.table}' is not supported here")
@@ -117,6 +120,20 @@ def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
             computed, keys = rows.computing(step.keys)
             kept = computed.frame.where(spark_condition(step, rows.stream, keys))
             return replace(computed, frame=kept).select(rows.visible, rows.types)
+
+
+def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:
+    """The rows with the result of a call, without those that it failed for; with `failed` the latter, and the error."""
+    function = find_function(step.function)
+    assert function is not None, f"{step.function} is known"
+    computed, arguments = rows.computing(step.arguments)
+    # A function that Spark takes for deterministic would be called again by each part of a query that uses its result.
+    call = as_spark_function(partial(run_outcomes, function), outcome_type(function)).asNondeterministic()
+    frame = computed.frame.withColumn(CALLED, call(*map(F.expr, arguments)))
+    called = replace(computed, frame=frame.where(f"{CALLED}.error IS {'NOT ' * failed}NULL"))
+    (name, of), part = step.columns[0], "error" if failed else "value"
+    result = F.col(f"{CALLED}.{part}").alias(name)
+    return called.select([*rows.visible, result], {**rows.types, name: STRING if failed else of})
 
 
 def _explode(rows: Rows, step: Explode) -> Rows:

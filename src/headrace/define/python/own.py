@@ -18,9 +18,9 @@ from headrace.define.python.query import Aggregation, caller, source_of
 from headrace.define.reader import Reader
 from headrace.define.rules import check_name
 from headrace.define.sql.streams import read_fields
-from headrace.define.tokens import END
+from headrace.define.tokens import END, WORD
 from headrace.errors import DefinitionError
-from headrace.types import Type
+from headrace.types import Type, struct
 
 F = TypeVar("F", bound=Callable[..., Any])
 METHODS = ("lift", "merge", "present")
@@ -31,7 +31,8 @@ def udf(takes: str, *, gives: str) -> Callable[[F], F]:
 
     `takes` are names and types of its arguments, as in "celsius DOUBLE, scale STRING", `gives` is the type of its
     result. It is called with an Arrow array for each argument and returns one with a value for each event. It must
-    return the same value for the same arguments, whatever other events are in the arrays.
+    return the same value for the same arguments, whatever other events are in the arrays. With several columns in
+    `gives`, as in "lang STRING, score DOUBLE", it returns a table with them, and its result is a STRUCT.
     """
     at = caller()
 
@@ -40,7 +41,7 @@ def udf(takes: str, *, gives: str) -> Callable[[F], F]:
             name, types = _check_name(run), _read_arguments(takes)
             _check_arity(run, len(types))
             code = _pickle(run)
-            declare(OwnFunction(name, types, _read_type(gives), _digest(Path(at.file), code), code))
+            declare(OwnFunction(name, types, _read_result(gives), _digest(Path(at.file), code), code))
         return run
 
     return declared
@@ -83,6 +84,14 @@ def _check_name(what: Callable[..., Any]) -> str:
 def _read_arguments(takes: str) -> tuple[tuple[str, Type], ...]:
     fields = read_fields(source_of(takes, "the list of arguments"))
     return tuple((each.name, each.type) for each in fields)
+
+
+def _read_result(text: str) -> Type:
+    """A type, or a list of columns, which is a STRUCT."""
+    reader = Reader(source_of(text, "the type of the result"))
+    second = reader.ahead(1)
+    is_column = second.kind == WORD and second.upper not in ("WITH", "WITHOUT")  # else a zone: TIMESTAMP WITH …
+    return struct(*_read_arguments(text)) if is_column else _read_type(text)
 
 
 def _read_type(text: str) -> Type:

@@ -1,0 +1,85 @@
+"""Calls functions of the workspace for rows, in DuckDB and in Spark: a value, or the error, for each row by itself."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
+
+from headrace.aggregate.packed import unchunked
+from headrace.define.expression.computed import duckdb_type
+from headrace.define.own import OUTCOME, OwnFunction
+from headrace.errors import HeadraceError
+from headrace.maintain.own import code_of, run_function, runner
+from headrace.types import STRING, Type, arrow_type, struct
+
+MOST_CHARACTERS = 80  # of a value in a message
+
+
+def outcome_type(function: OwnFunction) -> Type:
+    """What a call gives for each row: an error, or a value."""
+    return struct(("error", STRING), ("value", function.gives))
+
+
+def run_outcomes(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
+    """The outcome of a call for each row. Rows that fail are found by calling it for smaller and smaller parts."""
+    parts = [unchunked(array) for array in arrays]
+    errors: list[str | None] = [None] * len(parts[0])
+    values = _values(function, parts, 0, errors)
+    names = [pa.field("error", pa.string()), pa.field("value", arrow_type(function.gives))]
+    return pa.StructArray.from_arrays([pa.array(errors, pa.string()), values], fields=names)
+
+
+def _values(function: OwnFunction, arrays: Sequence[pa.Array], start: int, errors: list[str | None]) -> pa.Array:
+    count = len(arrays[0])
+    if not count:
+        return pa.nulls(0, arrow_type(function.gives))
+    try:
+        return run_function(function, *arrays)
+    except HeadraceError as error:
+        if count == 1:
+            errors[start] = describe(function, error, [array[0].as_py() for array in arrays])
+            return pa.nulls(1, arrow_type(function.gives))
+    half = count // 2
+    first = _values(function, [array.slice(0, half) for array in arrays], start, errors)
+    second = _values(function, [array.slice(half) for array in arrays], start + half, errors)
+    return pa.concat_arrays([first, second])
+
+
+def describe(function: OwnFunction, error: HeadraceError, values: Sequence[Any]) -> str:
+    """The error of a call for one row: function, line and value."""
+    arguments = ", ".join(f"{name} = {_short(value)}" for (name, _), value in zip(function.takes, values, strict=True))
+    return f"{error} ({_place(function, error.__cause__)}{arguments})"
+
+
+def _place(function: OwnFunction, cause: BaseException | None) -> str:
+    """The line of the user's file that the error came from."""
+    code = getattr(code_of(function), "__code__", None)
+    if code is None:
+        return ""
+    file = code.co_filename
+    frames = traceback.extract_tb(cause.__traceback__) if cause is not None else []
+    line = next((frame.lineno for frame in reversed(frames) if frame.filename == file), code.co_firstlineno)
+    return f"{Path(file).name}:{line}, for "
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text):,} characters)"
+
+
+def give_outcomes(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:
+    """Give a connection of DuckDB the function that gives outcomes."""
+    types: list[Any] = [duckdb_type(of) for _, of in function.takes]
+    gives = duckdb_type(outcome_type(function))
+    run = runner(function, partial(run_outcomes, function))
+    # With side effects it is called once for each row, and not again by each part of a query that uses its result.
+    connection.create_function(
+        f"{OUTCOME}{function.full_name}", run, types, gives, type=ARROW, null_handling=SPECIAL, side_effects=True
+    )
