@@ -216,6 +216,19 @@ def people_and_places(folder: Path) -> list[Answer]:
     ]
 
 
+def web_shop(folder: Path) -> list[Answer]:
+    def plans(name: str) -> dict[str, str]:
+        return {customer["id"]: customer["plan"] for customer in read(folder / name)}
+
+    before = plans("customers.csv")
+    after = before | plans("upgrades.csv")
+    orders = [{**order, "plan": before.get(order["customer"])} for order in read(folder / "orders-before.ndjson")]
+    orders += [{**order, "plan": after.get(order["customer"])} for order in read(folder / "orders-after.ndjson")]
+    groups = grouped(orders, lambda order: (order["plan"], floor(order["at"], 60)))
+    rows = [(*key, len(each), round(sum(order["amount"] for order in each), 2)) for key, each in groups.items()]
+    return [Answer("revenue_by_plan", ("plan", "window_start", "orders", "revenue"), rows)]
+
+
 ANSWERS: dict[str, Callable[[Path], list[Answer]]] = {
     "word-count": word_count,
     "unique-visitors": unique_visitors,
@@ -225,5 +238,6 @@ ANSWERS: dict[str, Callable[[Path], list[Answer]]] = {
     "station-alarms": station_alarms,
     "sensor-thresholds": sensor_thresholds,
     "stock": stock,
+    "web-shop": web_shop,
     "people-and-places": people_and_places,
 }
