@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.define.catalog import Catalog, parse
-from headrace.define.derive import prune
+from headrace.define.pruning import prune
 from headrace.define.relation import Relation
 from headrace.define.relation_duckdb import rows_sql
 from headrace.maintain.rows import rows_of

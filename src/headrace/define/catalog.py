@@ -18,10 +18,11 @@ from headrace.define.sql.alerts import AlertStatement, build_alert
 from headrace.define.sql.derived import DerivedStatement, build_derived
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.query_tree import StreamRead
-from headrace.define.sql.select import Select, build_view
+from headrace.define.sql.select import Select
 from headrace.define.sql.sinks import SinkStatement, build_sink
 from headrace.define.sql.statements import Statement, read_statements
 from headrace.define.sql.tables import DerivedTable, build_table
+from headrace.define.sql.view_rows import build_view
 from headrace.define.tables import over_table, with_parts
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location, nearest
@@ -183,7 +184,7 @@ def assemble(
             errors += [
                 _over_view(definition, read)
                 if read.name.lower() in over
-                else _unknown_stream(definition, read, by_name)
+                else _unknown_stream(definition, read, by_name, tables_by_name)
                 for read in missing
             ]
             continue
@@ -233,7 +234,7 @@ def _build_select(what: Select, streams: Mapping[str, Stream], tables: Mapping[s
             what.joined[0].at, f"view '{what.name}' is made of the rows of table '{table.name}': it cannot join others",
             fix="join in the stream that the table is made of, or in CREATE VIEW",
         )  # fmt: skip
-    return over_table(table, lambda rows: build_view(what, {**streams, table.name.lower(): rows}))
+    return over_table(table, lambda rows: build_view(what, {**streams, table.name.lower(): rows}, of_table=True))
 
 
 def _outgoing(
@@ -295,8 +296,17 @@ def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
 
-def _unknown_stream(definition: Definition, read: StreamRead, streams: Mapping[str, Stream]) -> DefinitionError:
+def _unknown_stream(
+    definition: Definition, read: StreamRead, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+) -> DefinitionError:
     what, name = definition.what, read.name
+    if name.lower() in tables:
+        return DefinitionError(
+            f"'{name}' is a table: {'a stream' if isinstance(what, DerivedStatement) else 'a query inside FROM'} "
+            "is made of streams",
+            fix=f"join it to a stream: FROM clicks c JOIN {name} t ON …; CREATE VIEW reads tables",
+            where=_place_of(definition, read),
+        )
     near = nearest(name, (each.name for each in streams.values()))
     error = DefinitionError(
         f"{'stream' if isinstance(what, DerivedStatement) else 'view'} '{what.name}' reads the stream '{name}', "

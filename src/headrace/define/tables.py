@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from headrace.aggregate.latest import LatestRow
 from headrace.aggregate.signature import KEPT
-from headrace.define.derive import view_over
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import expressions_of
 from headrace.define.model import JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
 from headrace.define.own import functions_in
+from headrace.define.pruning import view_over
 from headrace.define.relation import Relation
 from headrace.define.rules import check_distinct, check_key
 from headrace.errors import DefinitionError, nearest

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
-from headrace.define.derive import prune
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.own import plain_changes
+from headrace.define.pruning import prune
 from headrace.define.relation_text import describe_relation
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.plan.cost import How

@@ -2,9 +2,10 @@
 
 import pytest
 
-from headrace.define.derive import EVENT_TIME, Rows, prune, view_over
+from headrace.define.derive import EVENT_TIME, Rows
 from headrace.define.expression.check import check, check_condition, parse_tree
 from headrace.define.model import Field, Key, Stream, View
+from headrace.define.pruning import prune, view_over
 from headrace.define.relation import Branch, Explode, Filter, Join, Log, Project
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError

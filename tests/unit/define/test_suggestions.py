@@ -57,6 +57,8 @@ SLIPS = [
 WHOLE = [  # the error has `write`, and the place where to write it
     f"{VIEW}SELECT * FROM requests WHERE status >= 500",
     f"{VIEW}SELECT r.* EXCEPT (tags), ms / 1000 AS s FROM requests r",
+    "INSERT INTO d SELECT host, path FROM requests WHERE ok",
+    "CREATE TABLE d AS SELECT host, lower(path) AS path FROM requests",
     "CREATE STREAM d AS SELECT host, count(*) AS n FROM requests GROUP BY host",
     "CREATE STREAM d AS SELECT host FROM request",
     "CREATE STREAM d AS SELECT hots FROM requests",

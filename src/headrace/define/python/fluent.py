@@ -17,11 +17,11 @@ from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.define import model
 from headrace.define.calendar import Calendar, zone_name
 from headrace.define.columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
-from headrace.define.derive import view_over
 from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
+from headrace.define.pruning import view_over
 from headrace.define.python.query import Aggregation, Query, Queryable, caller, source_of
 from headrace.define.python.rows import all_rows_of, join_conditions, read_item, rows_of
 from headrace.define.python.unique import read_unique

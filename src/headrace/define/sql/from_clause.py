@@ -91,7 +91,9 @@ class FromReader(PeerReader):
         return query
 
     def _row_select(self) -> RowSelect:
-        at = self.expect("SELECT", "the beginning of the query").start
+        if not self.sees("SELECT"):
+            raise self.unexpected("SELECT")
+        at = self.take().start
         if self.sees("DISTINCT"):
             raise self.error(
                 self.next.start, "SELECT DISTINCT needs all earlier events, and a stream is made of one at a time",

@@ -14,7 +14,7 @@ from headrace.define.expression.terms import Term, quote
 from headrace.define.mistakes import Mistakes
 from headrace.define.model import Stream, Table
 from headrace.define.row_scope import RowScope
-from headrace.define.rules import located
+from headrace.define.rules import check_name, located
 from headrace.define.sql.from_clause import GENERATORS
 from headrace.define.sql.joins import TableScope, apply_join, apply_queries
 from headrace.define.sql.query_tree import (
@@ -271,6 +271,8 @@ def _check_repeats(
 ) -> None:
     names = {name.lower() for name, _ in before}
     for name, _ in new_columns:
+        with located(source, at):
+            check_name(name, "field")
         if name.lower() in names:
             raise source.error(
                 at, f"the column '{name}' is selected twice",

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.define.columns import contains_aggregate, is_aggregate, make_column
-from headrace.define.derive import Rows, view_over
 from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
 from headrace.define.loosening import fields_read
-from headrace.define.mistakes import FollowUpError, Mistakes, each, join
-from headrace.define.model import Column, Key, Order, Stream, Table, View, Window
+from headrace.define.mistakes import FollowUpError, Mistakes, each
+from headrace.define.model import Column, Key, Order, Stream, View, Window
 from headrace.define.row_scope import RowScope
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
-from headrace.define.sql.joins import apply_queries
-from headrace.define.sql.peers import NO_PEER, Peer, resolve
+from headrace.define.sql.peers import NO_PEER, Peer
 from headrace.define.sql.query_tree import (
     From,
     Input,
@@ -30,7 +26,6 @@ from headrace.define.sql.query_tree import (
     streams_of,
     streams_of_query,
 )
-from headrace.define.sql.row_query import NO_TABLES, Inputs, hoist, rows_of_from
 from headrace.define.sql.windows import (
     Bound,
     is_bucket,
@@ -91,67 +86,9 @@ class Select:
         return tuple(dict.fromkeys((*of_queries, *joined_in(self.from_clause, self.where))))
 
 
-def build_view(select: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table] = NO_TABLES) -> View:
-    """The view over its streams, every rule checked; raises all mistakes of the statement at once."""
-    words = select.left_out
-    mistakes = Mistakes(select.mistakes)
-    with mistakes.collect():
-        stream, scope, where = _read_from(select, streams, tables)
-    if len(mistakes.errors) > len(select.mistakes):
-        raise join(mistakes.errors)
-    select = replace(select, where=where)
-    _refuse_rows(select, scope)
-    select, errors = resolve(select, stream)
-    select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
-    try:
-        return view_over(_Builder(select, stream, scope).view(), stream)
-    except DefinitionError as error:
-        # A name that is declared in a part that could not be read is no second mistake.
-        rest = [one for one in each(error) if not any(f"'{word}'" in one.message.lower() for word in words)]
-        rest = [one for one in rest if not (words and one.message.endswith("has no aggregate"))]
-        if words and not rest:
-            raise FollowUpError(f"view '{select.name}' could not be read") from None
-        raise join(rest) from None
+class ViewBuilder:
+    """Makes the view of a statement over the rows of FROM; raises all of its mistakes at once."""
 
-
-def _read_from(
-    select: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table]
-) -> tuple[Stream, RowScope, Node | None]:
-    """What the view aggregates: its base stream, or the rows of FROM as a derived stream; and their names."""
-    item = select.from_clause.input
-    inputs = Inputs(select.source, streams, tables=tables).with_queries(select.queries)
-    rows = rows_of_from(select.from_clause, inputs)
-    rows, where = apply_queries(select.where, rows, inputs.table_scope)
-    exploded, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
-    stream = streams.get((item.name or "").lower())
-    if stream is None or exploded != Rows.of(stream, item.alias):
-        stream = exploded.stream(item.name or item.alias or select.name)
-    return stream, scope, where
-
-
-def _refuse_rows(select: Select, scope: RowScope) -> None:
-    """Raise if the query keeps events as they are, without aggregates: that is a stream."""
-    grouped = select.groups or select.all_keys or select.table_window or select.having or select.peer.distinct
-    if grouped or select.incomplete or select.left_out or any(contains_aggregate(item.node) for item in select.items):
-        return
-    try:
-        for item in select.items:
-            if not isinstance(item.node, Star):
-                check(select.source, item.node, scope)
-    except DefinitionError:
-        return  # perhaps a misspelled aggregate: reported below
-    error = select.source.error(
-        select.at,
-        f"view '{select.name}' has no aggregate, so that its rows are events one by one: a stream",
-        fix=f"write CREATE STREAM {select.name} AS SELECT …, or add an aggregate: count(*) AS hits",
-    )
-    words = re.search(r"MATERIALIZED\s+VIEW", select.source.text[select.peer.start : select.at], re.IGNORECASE)
-    if words:
-        error.write, error.replaces = "STREAM", (select.peer.start + words.start(), select.peer.start + words.end())
-    raise join([*select.mistakes, error])
-
-
-class _Builder:
     def __init__(self, select: Select, stream: Stream, scope: RowScope) -> None:
         self.select = select
         self.source = select.source
@@ -164,6 +101,7 @@ class _Builder:
         self.groups_are_valid = True
 
     def view(self) -> View:
+        """The view, over the rows as a stream."""
         self._read_groups()
         columns: dict[int, Column] = {}  # by the place of the item in SELECT
         computed: list[int] = []  # the places of expressions over aggregates and keys
