@@ -30,6 +30,7 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "streams": ("overview", "List the streams: fields, events, dead letters, lateness."),
     "tables": ("tables", "List the tables: primary key, rows, version, freshness."),
     "views": ("overview", "List the views: keys, columns, version, freshness, lane."),
+    "graph": ("graph", "Show what reads what: streams, tables, views, sinks and alerts, with rates and freshness."),
     "sinks": ("sinks", "List the sinks: state, rows, errors, lag."),
     "versions": ("versions", "List the versions of a view."),
     "rollback": ("versions", "Roll a view back to an earlier version."),

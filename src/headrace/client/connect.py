@@ -370,6 +370,10 @@ class Connection:
         """A table as an object: `upsert`, `delete`, `replace`, `ask`, `lookup`, `df`, `arrow`."""
         return ConnectedTable(self, name)
 
+    def graph(self) -> dict[str, Any]:
+        """What reads what: all streams, tables, views, sinks and alerts, each with `reads`, rates and freshness."""
+        return self._backend.graph().as_dict()
+
     def view(self, name: str) -> ConnectedView:
         """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""
         return ConnectedView(self, name)

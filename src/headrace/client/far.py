@@ -34,6 +34,7 @@ from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.state import (
     AuditStatus,
+    GraphStatus,
     LogicalStatus,
     RefreshStatus,
     SinkStatus,
@@ -196,6 +197,10 @@ class Remote(ChangeCalls):
     def logical_views(self) -> list[LogicalStatus]:
         """All logical views with their freshness."""
         return [LogicalStatus.from_dict(status) for status in self.call("GET", "/v1/views").get("logical", ())]
+
+    def graph(self) -> GraphStatus:
+        """What reads what, with rates and freshness."""
+        return GraphStatus.from_dict(self.call("GET", "/v1/graph"))
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""

@@ -20,6 +20,7 @@ from headrace.alert.status import AlertStatus, SilenceStatus, describe
 from headrace.asof.questions import LakeQuestions
 from headrace.client.without import WithoutServer
 from headrace.define.catalog import load
+from headrace.define.graph import graph_of
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
@@ -58,11 +59,13 @@ from headrace.server.describe import (
     read_layers,
     warnings,
 )
+from headrace.server.graph import describe_graph
 from headrace.server.lateness import describe_lateness
 from headrace.server.logical import describe_logical, refuse_logical
 from headrace.server.sinks import describe_stopped
 from headrace.server.state import (
     AuditStatus,
+    GraphStatus,
     LogicalStatus,
     RefreshStatus,
     SinkStatus,
@@ -384,6 +387,11 @@ class Offline(WithoutServer):
     def logical_views(self) -> list[LogicalStatus]:
         """The logical views."""
         return describe_logical(self._catalog.logical, self.views()) if self._catalog.logical else []
+
+    def graph(self) -> GraphStatus:
+        """What reads what; before the first apply, of the definitions folder."""
+        catalog = self._catalog if len(self._catalog) else load(self.workspace.definitions)
+        return describe_graph(graph_of(catalog), self.status())
 
     def sinks(self) -> list[SinkStatus]:
         """The sinks as the server left them."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
     from headrace.server.state import (
         AuditStatus,
+        GraphStatus,
         LogicalStatus,
         RefreshStatus,
         SinkStatus,
@@ -151,6 +152,9 @@ class Verbs(Protocol):
 
     def logical_views(self) -> list[LogicalStatus]:
         """All logical views with their freshness."""
+
+    def graph(self) -> GraphStatus:
+        """What reads what, with rates and freshness."""
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""

@@ -44,6 +44,8 @@ class Catalog:
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)  # `streams` and `views` hold their two parts too
     logical: Mapping[str, LogicalView] = field(default_factory=dict)  # each after those that it reads
+    # What streams and views name in their definitions, where that is known: a composed relation names base streams.
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, definitions: Iterable[model.Definition], locations: Mapping[str, Location] | None = None) -> Catalog:
@@ -166,6 +168,7 @@ def assemble(
     tables_by_name = {name.lower(): table for name, table in {**(known.tables if known else {}), **tables}.items()}
     derived = [(one.what, one.where) for one in declared if isinstance(one.what, DerivedStatement)]
     ordered = [Definition(what, where) for what, where in in_order(derived, errors, broken)]
+    names: dict[str, tuple[str, ...]] = {}
     for definition in [*ordered, *(one for one in declared if isinstance(one.what, View | Select))]:
         what = definition.what
         assert isinstance(what, View | Select | DerivedStatement), "these read streams"
@@ -188,6 +191,9 @@ def assemble(
                 for read in missing
             ]
             continue
+        if not isinstance(what, View):
+            sources: dict[str, Stream | Table] = {**by_name, **tables_by_name}
+            names[what.name] = tuple(sources[read.name.lower()].name for read in reads)
         try:
             if isinstance(what, DerivedTable):
                 tables[what.name] = tables_by_name[what.name.lower()] = build_table(what, by_name, tables_by_name)
@@ -213,7 +219,7 @@ def assemble(
     sinks, alerts = _outgoing(declared, {**readable, **every}, computed, broken, errors)
     if errors:
         raise join(errors)
-    return Catalog(streams, views, locations, sinks, alerts, tables, logical)
+    return Catalog(streams, views, locations, sinks, alerts, tables, logical, names)
 
 
 def _table_read(what: View | Select | DerivedStatement, tables: Mapping[str, Table]) -> set[str]:

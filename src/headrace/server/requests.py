@@ -16,6 +16,7 @@ from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
 from headrace.define.catalog import Catalog
+from headrace.define.graph import graph_of
 from headrace.define.kafka import parse_place
 from headrace.define.model import LogicalView, Stream
 from headrace.errors import NotFoundError, did_you_mean
@@ -42,11 +43,13 @@ from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.describe import describe_definition, no_own_log
 from headrace.server.following import Following
+from headrace.server.graph import describe_graph
 from headrace.server.logical import describe_logical, refuse_logical
 from headrace.server.monitor import Monitor
 from headrace.server.sinks import describe_sink, sink_warnings
 from headrace.server.state import (
     AuditStatus,
+    GraphStatus,
     LogicalStatus,
     RefreshStatus,
     SinkStatus,
@@ -239,6 +242,10 @@ class Requests:
             logical=tuple(describe_logical(self._logical, status.views)),
             alerts=tuple(self.alerts()),
         )
+
+    def graph(self) -> GraphStatus:
+        """What reads what, with rates and freshness."""
+        return describe_graph(graph_of(self._definitions.running.catalog), self.status())
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""

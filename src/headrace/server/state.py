@@ -362,6 +362,30 @@ class LogicalStatus(Shown):
 
 
 @dataclass(frozen=True)
+class NodeStatus(Shown):
+    """A stream, table, view, sink or alert in the graph: what it reads, and the number that matters most."""
+
+    name: str
+    kind: str
+    reads: tuple[str, ...]
+    detail: str | None  # the connector of a stream or a sink, the windows of a view
+    events_per_second: int | None
+    rows: int | None  # of a view; of a sink: those that it has sent
+    freshness_ms: int | None
+    freshness_reason: str | None
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class GraphStatus(Shown):
+    """What there is in a workspace, each after what it reads."""
+
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"nodes": NodeStatus}
+
+    nodes: tuple[NodeStatus, ...]
+
+
+@dataclass(frozen=True)
 class WorkspaceStatus(Shown):
     """The whole workspace at one moment."""
 

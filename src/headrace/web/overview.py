@@ -55,6 +55,15 @@ def overview_routes(runtime: Runtime) -> APIRouter:
         """
         return reply_json({"views": runtime.views(), "logical": runtime.logical_views()})
 
+    @routes.get("/v1/graph", response_class=Response)
+    def graph() -> Response:
+        """What reads what: all streams, tables, views, sinks and alerts, each after what it reads.
+
+        Each has `kind`, `reads` (names), `detail`, `events_per_second`, `rows`, `freshness_ms`, `freshness_reason` and
+        `problem`.
+        """
+        return reply_json(runtime.graph())
+
     @routes.get("/v1/status", response_class=Response)
     def status() -> Response:
         """State of the server, streams and views."""

@@ -16,7 +16,7 @@ LASTS_S = 12 * 3600
 
 def is_page(path: str) -> bool:
     """Whether the cookie gives access to a path."""
-    return path == "/" or path.startswith("/views/")
+    return path in ("/", "/graph") or path.startswith("/views/")
 
 
 def is_open(path: str) -> bool:

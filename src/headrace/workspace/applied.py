@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -24,11 +25,14 @@ def read_running(file: Path) -> Catalog:
             f"catalog '{file}' cannot be read: {error}",
             fix="move it away: `headrace up` writes it again from the definitions",
         ) from error
-    return Catalog.of(definitions)
+    reads = {name: tuple(sources) for name, sources in content.get("reads", {}).items()}
+    return replace(Catalog.of(definitions), reads=reads)
 
 
 def write_running(file: Path, catalog: Catalog) -> None:
     """Make this the applied catalog."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    content = orjson.dumps({"definitions": [to_json(d) for d in catalog.definitions]}, option=orjson.OPT_INDENT_2)
+    definitions = [to_json(each) for each in catalog.definitions]
+    reads = {"reads": {name: list(sources) for name, sources in catalog.reads.items()}} if catalog.reads else {}
+    content = orjson.dumps({"definitions": definitions, **reads}, option=orjson.OPT_INDENT_2)
     replace_file(file, content, "the applied definitions were not recorded")

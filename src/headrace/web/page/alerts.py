@@ -20,7 +20,7 @@ def alerts_section(alerts: Sequence[AlertStatus]) -> Html:
     titles = ["alert", "state", "firing", "pending", "on", "condition", "problem"]
     rows = [
         [
-            breakable(alert.name),
+            tag("span", breakable(alert.name), id=f"alert-{alert.name}"),
             tag("span", alert.state, class_="warn" if alert.state != "ok" else None),
             count(alert.firing),
             count(alert.pending),

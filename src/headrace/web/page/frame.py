@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.html import Html, Part, join, tag
 
-ASSETS = {"style.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
+ASSETS = {"style.css": "text/css", "graph.css": "text/css", "script.js": "text/javascript", "icon.svg": "image/svg+xml"}
 FOLDER = Path(__file__).parent / "assets"
 # Under no-referrer a browser sends forms with `Origin: null`, which the server refuses.
 WITH_FORMS = {"referrer-policy": "same-origin"}
@@ -51,6 +51,7 @@ def document(title: str, *parts: Part, live: datetime | None = None, reload_s: i
         tag("title", title),
         tag("link", rel="icon", href=f"/page/icon.svg?{build()}", type="image/svg+xml"),
         tag("link", rel="stylesheet", href=f"/page/style.css?{build()}"),
+        tag("link", rel="stylesheet", href=f"/page/graph.css?{build()}"),
     ]
     if live is not None:
         head.append(tag("script", src=f"/page/script.js?{build()}", defer=True))

@@ -1,4 +1,4 @@
-"""Renders whole pages: the workspace, and one view."""
+"""Renders whole pages: the workspace, its graph, and one view."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from headrace.web.page.content import Content, ContentReader
 from headrace.web.page.controls import controls
 from headrace.web.page.explanation import explanation_section
 from headrace.web.page.frame import brand, document
+from headrace.web.page.graph import graph_svg
 from headrace.web.page.layers import audits_table, versions_table
 from headrace.web.page.logical import logical_card, logical_rows, logical_table
 from headrace.web.page.sections import (
@@ -46,6 +47,8 @@ FORM_S = 60  # reload interval of a page with a form without JavaScript; a reloa
 MORE_ROWS, MORE_WINDOWS = 200, 180
 MOST_SORTED = 20_000  # rows that are read to be sorted, on the page of a view
 
+LEGEND = "Each arrow leads from what is read to its reader. Dashed: made when it is read, stored nowhere."
+
 Page = tuple[int, str]  # status and body
 
 
@@ -66,6 +69,7 @@ class WorkspacePage:
         live = tag(
             "main",
             state_line(status, self._runtime.monitor.health().reason, at),
+            tag("p", tag("a", "Graph: what reads what", href="/graph")) if status.streams else None,
             trouble(status),
             _section("Streams", self._streams(status)),
             _section("Views", self._views(status, at)) if status.streams else None,
@@ -77,6 +81,15 @@ class WorkspacePage:
             tabindex=-1,
         )
         return 200, document(f"{status.workspace} · Headrace", _top(), live, self._foot(), live=at)
+
+    def graph(self) -> Page:
+        """What reads what."""
+        at, workspace = datetime.now(UTC), self._runtime.workspace.name
+        graph = self._runtime.graph()
+        picture = tag("div", graph_svg(graph), class_="scroll", role="region", aria_label="graph", tabindex=0)
+        main = tag("main", tag("h1", "Graph"), picture, tag("p", LEGEND, class_="quiet"), id="live", tabindex=-1)
+        crumb = [" / ", tag("a", data(workspace), href="/"), " / graph"]
+        return 200, document(f"Graph · {workspace} · Headrace", _top(crumb), main, self._foot(), live=at)
 
     def view(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """One view: more rows in any order, a larger chart, a choice of keys, range, column and series."""

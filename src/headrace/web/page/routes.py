@@ -1,4 +1,4 @@
-"""Endpoints of the page: the workspace at `/`, one view at `/views/NAME`, signing in, and what they load."""
+"""Endpoints of the page: the workspace at `/`, its graph, one view at `/views/NAME`, signing in, and what they load."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
     @routes.get("/")
     def workspace() -> Response:
         return reply("/", pages.workspace)
+
+    @routes.get("/graph")
+    def graph() -> Response:
+        return reply("/graph", pages.graph)
 
     @routes.get("/views/{view}")
     def one_view(view: str, request: Request) -> Response:

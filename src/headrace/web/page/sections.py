@@ -80,7 +80,7 @@ def streams_table(streams: Sequence[StreamStatus]) -> Html:
 def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
     dead = stream.dead_letters
     cells = {
-        "stream": join(breakable(stream.name), *_derivation(stream)),
+        "stream": join(tag("span", breakable(stream.name), id=f"stream-{stream.name}"), *_derivation(stream)),
         "events/s": count(stream.events_per_second),
         "events": count(stream.events),
         "freshness": _freshness(stream.freshness_ms, None),

@@ -17,7 +17,7 @@ def sinks_table(sinks: Sequence[SinkStatus]) -> Html:
     """A row per sink."""
     rows = [
         [
-            breakable(sink.name),
+            tag("span", breakable(sink.name), id=f"sink-{sink.name}"),
             breakable(sink.source),
             sink.connector,
             tag("span", sink.state, class_="warn") if sink.state in ("stalled", "paused") else sink.state,
