@@ -58,15 +58,22 @@ def pieces_of(paths: Iterable[str], once: Once, segments: Collection[int]) -> li
 def _bounds(path: str, column: str) -> tuple[tuple[int, tuple[int, int] | None], ...]:
     """Of each row group its rows, and the bounds of a column of times, if it has them. A file never changes."""
     with pq.ParquetFile(path) as file:
-        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        return tuple((group.num_rows, _bounds_of(group, column)) for group in groups)
+        if column not in file.schema_arrow.names:
+            return tuple((file.metadata.row_group(n).num_rows, None) for n in range(file.num_row_groups))
+        return tuple(
+            (file.metadata.row_group(number).num_rows, _bounds_of(file, number, column))
+            for number in range(file.num_row_groups)
+        )
 
 
-def _bounds_of(group: pq.RowGroupMetaData, column: str) -> tuple[int, int] | None:
+def _bounds_of(file: pq.ParquetFile, number: int, column: str) -> tuple[int, int] | None:
+    """By its statistics; a file from before the stream had UNIQUE may have none, and then its times are read, once."""
+    group = file.metadata.row_group(number)
     for chunk in map(group.column, range(group.num_columns)):
         if chunk.path_in_schema == column and chunk.statistics is not None and chunk.statistics.has_min_max:
             return chunk.statistics.min_raw, chunk.statistics.max_raw
-    return None
+    bounds = pc.min_max(file.read_row_group(number, [column]).column(column).cast(pa.int64())).as_py()
+    return None if bounds["min"] is None else (bounds["min"], bounds["max"])
 
 
 def on_spark(session: Session) -> Loader:

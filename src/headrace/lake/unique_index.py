@@ -62,6 +62,7 @@ class UniqueIndex:
         self._made_for: object = None  # what the ids depend on
         self._next_commit = 0  # its segments hold the ids of all commits before
         self._segments: dict[int, _Segment] = {}
+        self._recent: frozenset[int] = frozenset()  # those that the last commit needed
         self._merger = ThreadPoolExecutor(1, thread_name_prefix=f"unique {table.folder.name}")
         self._merging: tuple[list[list[Run]], Future[list[Run]]] | None = None
 
@@ -82,7 +83,7 @@ class UniqueIndex:
         self._catch_up(stream, once, at)
         needed = {*also, *(_around(once, at.time_us) if at.time_us is not None else ())}
         self._load_segments(stream, once, needed)
-        self._evict(needed)
+        self._evict(needed | self._recent)
         self._merge()
         runs = tuple(run for segment in self._segments.values() for run in segment.runs)
         is_empty = not self._table.rows()
@@ -102,6 +103,7 @@ class UniqueIndex:
     def adopt(self, judgement: Judgement) -> None:
         """The commit that these ids belong to was made."""
         self._next_commit += 1
+        self._recent = judgement.segments
         for segment in judgement.segments:
             self._segments.setdefault(segment, _Segment()).used_s = self._now()
         self._add(judgement.runs)
