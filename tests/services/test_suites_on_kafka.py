@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SUITES = {
     "law": ["tests/equivalence/test_law.py"],
     "law end to end": ["tests/equivalence/test_law_end_to_end.py"],
+    "once per id": ["tests/faults/test_unique.py"],
     "kills": ["tests/faults/test_kill.py", "-k", "every_point"],
 }
 

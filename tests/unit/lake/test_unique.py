@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.lake.compact import Compaction
 
 from .dead_lake import stream_of
-from .unique_lake import Sent, UniqueLake, verdicts
+from .unique_lake import SQL, Sent, UniqueLake, verdicts
 
 IDS = st.sampled_from(["a", "b", "c", "ä, 'quoted'", None])
 # Minutes around the bounds of the interval and of segments, and days away from them.
@@ -37,7 +37,7 @@ def lake_verdicts(lake: UniqueLake) -> list[bool]:
     return [counts for _, counts in sorted(rows)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(STEPS)
 def test_it_equals_the_reference(steps: list[object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -59,6 +59,60 @@ def test_it_equals_the_reference(steps: list[object]) -> None:
         again = lake.again()
         assert again.table.duplicates == expected.count(False)
         again.close()
+
+
+REPLAYS = st.lists(
+    st.one_of(
+        st.lists(st.builds(Sent, IDS, MINUTES, st.sampled_from([1, 1.5])), min_size=1, max_size=8),
+        st.sampled_from(["commit", "commit", "loosen", "replay", "replay", "restart", "compact"]),
+    ),
+    max_size=30,
+)
+LOOSE = stream_of(SQL.replace("x INT", "x DOUBLE"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(REPLAYS)
+def test_replays_equal_the_reference(steps: list[object]) -> None:
+    """Letters that a replay can read are judged after all commits before it, in the order of the log."""
+    with tempfile.TemporaryDirectory() as folder:
+        lake = UniqueLake(Path(folder))
+        sent: list[Sent] = []
+        waiting: list[int] = []  # not committed yet, by their number
+        letters: list[int] = []
+        counted: list[int] = []
+
+        def judge(numbers: list[int]) -> list[int]:
+            """Those that do not count."""
+            kept = []
+            for number in numbers:
+                readable = isinstance(sent[number].x, int) or lake.stream == LOOSE
+                counts = verdicts([*(sent[each] for each in counted), sent[number]], 3600)[-1]
+                (counted if readable and counts else kept).append(number)
+            return kept
+
+        for step in [*steps, "commit", "loosen", "replay", "replay"]:
+            if isinstance(step, list):
+                waiting += range(len(sent), len(sent) + len(step))
+                sent += step
+                lake.post(*(event.line() for event in step))
+            elif step == "restart":
+                lake = lake.again()
+            elif step == "compact":
+                Compaction(lake.table, gather=2).run_once()
+            elif step == "loosen":
+                lake.redefine(LOOSE)
+            elif step == "replay":
+                before = len(counted)
+                letters = judge(letters)
+                assert lake.replay.step(lake.stream, dry_run=True).readable == len(counted) - before
+                assert lake.replay.step(lake.stream).readable == len(counted) - before
+            elif waiting:
+                letters += judge(waiting)
+                waiting = []
+                lake.commit()
+        assert lake_verdicts(lake) == [number in counted for number in range(len(sent))]
+        lake.close()
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ class Sent:
 
     id: str | None
     minute: float  # of event time
-    x: int = 0
+    x: float = 0
 
     @property
     def second(self) -> int:
