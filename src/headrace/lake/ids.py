@@ -128,11 +128,12 @@ def with_equal_neighbour(values: npt.NDArray[Any]) -> Flags:
 
 @dataclass(frozen=True)
 class Run:
-    """A file of sorted entries, all of one segment of event time."""
+    """A file of sorted entries, and the first and last time of these."""
 
     path: str
-    segment: int
     count: int
+    first_us: int
+    last_us: int
 
     def read(self) -> Entries:
         """Its entries, mapped into memory. Raises OSError or ValueError if the file is not as it was written."""
@@ -143,22 +144,32 @@ class Run:
         return Entries(high.view(np.uint64), low.view(np.uint64), time_us, position)
 
 
-def write_run(path: Path, segment: int, entries: Entries) -> Run:
-    """A run of these entries, which are sorted."""
+def write_run(path: Path, entries: Entries) -> Run:
+    """A run of these entries, which are sorted; there is at least one."""
     with path.open("wb") as file:
         for name in NAMES:
             file.write(np.ascontiguousarray(getattr(entries, name)).data)
-    return Run(str(path), segment, len(entries))
+    return _run(path, entries.time_us)
 
 
-def merge_runs(runs: Sequence[Run], path: Path) -> Run:
-    """One run of the entries of several. A column at a time: it needs some 24 bytes of memory for each entry."""
+def _run(path: Path, time_us: Int64s) -> Run:
+    return Run(str(path), len(time_us), int(time_us.min()), int(time_us.max()))
+
+
+def merge_runs(runs: Sequence[Run], path: Path, keep: Callable[[Int64s], Flags]) -> Run | None:
+    """One run of those entries of several whose times are kept; None if there are none.
+
+    A column at a time: it needs some 24 bytes of memory for each entry.
+    """
     parts = [run.read() for run in runs]
     order = _sorted_order(lambda name: _join(parts, name))
+    order = order[keep(_join(parts, "time_us")[order])]
+    if not len(order):
+        return None
     with path.open("wb") as file:
         for name in NAMES:
             file.write(_join(parts, name)[order].data)
-    return Run(str(path), runs[0].segment, len(order))
+    return _run(path, _join(parts, "time_us")[order])
 
 
 def id_columns(columns: Sequence[str], time_column: str) -> list[str]:

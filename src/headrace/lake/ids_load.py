@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -44,12 +45,15 @@ Loader = Callable[[Load, Sequence[Piece]], list[Run]]
 
 def pieces_of(paths: Iterable[str], once: Once, segments: Collection[int]) -> list[Piece]:
     """The row groups that may hold events of these segments."""
-    pieces = []
+    pieces, ordered = [], sorted(segments)
+
+    def any_in(first: int, last: int) -> bool:
+        at = bisect_left(ordered, first)
+        return at < len(ordered) and ordered[at] <= last
+
     for path in paths:
         for group, (rows, bounds) in enumerate(_bounds(path, once.time_column)):
-            if bounds is None or any(
-                bounds[0] // once.segment_us <= k <= bounds[1] // once.segment_us for k in segments
-            ):
+            if bounds is None or any_in(bounds[0] // once.segment_us, bounds[1] // once.segment_us):
                 pieces.append((path, group, rows))
     return pieces
 
@@ -142,16 +146,13 @@ def _gather(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _write(work: Load, parts: Sequence[Entries]) -> list[Run]:
-    """A run for each of the segments; entries of others are left out."""
+    """A run of the entries of the segments; entries of others are left out."""
     if not parts:
         return []
     entries = Entries.join(parts)
-    segments = work.once.segments(entries.time_us)
-    runs = []
-    for segment in sorted(work.segments.intersection(np.unique(segments).tolist())):
-        path = Path(work.folder) / f"load-{uuid.uuid4().hex}.ids"
-        runs.append(write_run(path, segment, entries.take(segments == segment).sort()))
-    return runs
+    is_needed = np.isin(work.once.segments(entries.time_us), list(work.segments))
+    path = Path(work.folder) / f"load-{uuid.uuid4().hex}.ids"
+    return [write_run(path, entries.take(is_needed).sort())] if is_needed.any() else []
 
 
 def _within(rows: pa.Table, commits: tuple[int, int]) -> pa.Table:

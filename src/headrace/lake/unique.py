@@ -95,7 +95,7 @@ class Judge:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._once = known.once
-        self._earlier = [(run.segment, run.read()) for run in known.runs]
+        self._earlier = [(run, run.read()) for run in known.runs]
         self._own: list[Entries] = []  # of this commit, each sorted
         self._needed: set[int] = set()
         self._duplicates = 0
@@ -136,10 +136,10 @@ class Judge:
         if self.missing:
             return None
         order = np.argsort(ids.high, kind="stable")
-        events, from_segment, to_segment = ids.take(order), from_segment[order], to_segment[order]
+        events = ids.take(order)
         first = np.full(len(events), -1, np.int64)
-        for segment, entries in self._earlier:
-            near = (from_segment <= segment) & (to_segment >= segment)
+        for run, entries in self._earlier:
+            near = (events.time_us > run.first_us - once.within_us) & (events.time_us < run.last_us + once.within_us)
             if near.all():
                 _note(first, *entries.find(events, once.within_us))
             elif near.any():
@@ -163,17 +163,14 @@ class Judge:
             self._own = [Entries.join(self._own).sort()]
 
     def finish(self) -> Judgement:
-        """What came of it; the ids of the events that count are in new runs, one for each segment."""
+        """What came of it; the ids of the events that count are in a new run."""
         if self.missing:
             return Judgement(missing=self.missing, segments=frozenset(self._needed))
-        runs: list[Run] = []
-        if self._own:
-            entries = Entries.join(self._own).sort()
-            segments = self._once.segments(entries.time_us)
-            for segment in np.unique(segments).tolist():
-                path = Path(self._known.folder) / f"{self._known.commit:012d}-{uuid.uuid4().hex}.ids"
-                runs.append(write_run(path, segment, entries.take(segments == segment)))
-        return Judgement(tuple(runs), frozenset(self._needed), duplicates=self._duplicates)
+        runs: tuple[Run, ...] = ()
+        if sum(map(len, self._own)):
+            path = Path(self._known.folder) / f"{self._known.commit:012d}-{uuid.uuid4().hex}.ids"
+            runs = (write_run(path, Entries.join(self._own).sort()),)
+        return Judgement(runs, frozenset(self._needed), duplicates=self._duplicates)
 
 
 def _note(first: Int64s, which: Int64s, position: Int64s) -> None:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import structlog
 
 from headrace.define.model import Stream
-from headrace.lake.ids import Run, merge_runs
+from headrace.lake.ids import Flags, Int64s, Run, merge_runs
 from headrace.lake.ids_load import Load, Loader, pieces_of
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique import Judgement, Known, Once
@@ -28,25 +29,13 @@ from headrace.lake.unique import Judgement, Known, Once
 GATHER = 4  # runs of about one size that become one
 SMALLEST_TIER = 1 << 12  # entries: runs below are of one size
 MOST_MERGED = 8_000_000  # entries of a run that merging makes
-MOST_RUNS = 64  # of all segments, before a commit waits until they are merged
+MOST_RUNS = 64  # before a commit waits until some are merged
 KEPT_S = 600.0  # how long a segment stays that no event needs
-MOST_KEPT = 32_000_000  # entries of segments that no event of the last commit needed
+MOST_ENTRIES = 64_000_000  # beyond it, no segment stays that is not needed now
 
 Result = TypeVar("Result")
 
 log = structlog.get_logger("headrace.unique")
-
-
-@dataclass
-class _Segment:
-    """A segment of event time all ids of which are known."""
-
-    runs: list[Run] = field(default_factory=list)
-    used_s: float = 0.0
-
-    @property
-    def count(self) -> int:
-        return sum(run.count for run in self.runs)
 
 
 class UniqueIndex:
@@ -61,10 +50,11 @@ class UniqueIndex:
         self._now = now
         self._made_for: object = None  # what the ids depend on
         self._next_commit = 0  # its segments hold the ids of all commits before
-        self._segments: dict[int, _Segment] = {}
+        self._segments: dict[int, float] = {}  # those that are loaded, and when each was last used
+        self._runs: list[Run] = []  # with all entries of these segments, and perhaps some of others
         self._recent: frozenset[int] = frozenset()  # those that the last commit needed
         self._merger = ThreadPoolExecutor(1, thread_name_prefix=f"unique {table.folder.name}")
-        self._merging: tuple[list[list[Run]], Future[list[Run]]] | None = None
+        self._merging: tuple[list[Run], Future[Run | None]] | None = None
 
     def plan(self, stream: Stream, at: LakeState, *, also: Collection[int] = ()) -> Known | None:
         """What is known before the next commit: at least the ids around the newest event, and the segments `also`.
@@ -83,11 +73,10 @@ class UniqueIndex:
         self._catch_up(stream, once, at)
         needed = {*also, *(_around(once, at.time_us) if at.time_us is not None else ())}
         self._load_segments(stream, once, needed)
-        self._evict(needed | self._recent)
-        self._merge()
-        runs = tuple(run for segment in self._segments.values() for run in segment.runs)
-        is_empty = not self._table.rows()
-        return Known(once, at.next_commit, runs, frozenset(self._segments), str(self._folder), complete=is_empty)
+        self._evict(once, needed | self._recent)
+        self._merge(once)
+        runs, segments, is_empty = tuple(self._runs), frozenset(self._segments), not self._table.rows()
+        return Known(once, at.next_commit, runs, segments, str(self._folder), complete=is_empty)
 
     def settle(
         self, stream: Stream, at: LakeState, judge: Callable[[Known | None], tuple[Result, Judgement]]
@@ -104,9 +93,8 @@ class UniqueIndex:
         """The commit that these ids belong to was made."""
         self._next_commit += 1
         self._recent = judgement.segments
-        for segment in judgement.segments:
-            self._segments.setdefault(segment, _Segment()).used_s = self._now()
-        self._add(judgement.runs)
+        self._segments.update(dict.fromkeys(judgement.segments, self._now()))
+        self._runs += judgement.runs
 
     def reset(self) -> None:
         """Forget everything. Called after each failure: nothing here is trusted more than the lake."""
@@ -114,6 +102,8 @@ class UniqueIndex:
             return
         self._finish_merge(wait=True)
         self._segments.clear()
+        self._runs.clear()
+        self._recent = frozenset()
         self._made_for = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -124,7 +114,7 @@ class UniqueIndex:
     @property
     def entries(self) -> int:
         """How many ids it holds."""
-        return sum(segment.count for segment in self._segments.values())
+        return sum(run.count for run in self._runs)
 
     # From the lake
 
@@ -132,16 +122,15 @@ class UniqueIndex:
         """Add the events of commits that others have made: replays of dead letters."""
         if self._segments and self._next_commit < at.next_commit:
             commits = (self._next_commit, at.next_commit)
-            self._add(self._read(stream, once, commits, frozenset(self._segments)))
+            self._runs += self._read(stream, once, commits, frozenset(self._segments))
         self._next_commit = at.next_commit
 
     def _load_segments(self, stream: Stream, once: Once, needed: Collection[int]) -> None:
         missing = frozenset(needed) - self._segments.keys()
         if not missing:
             return
-        runs = self._read(stream, once, (0, self._next_commit), missing)
-        self._segments.update((segment, _Segment(used_s=self._now())) for segment in missing)
-        self._add(runs)
+        self._runs += self._read(stream, once, (0, self._next_commit), missing)
+        self._segments.update(dict.fromkeys(missing, self._now()))
 
     def _read(self, stream: Stream, once: Once, commits: tuple[int, int], segments: frozenset[int]) -> list[Run]:
         start_s = time.monotonic()
@@ -154,50 +143,53 @@ class UniqueIndex:
             log.info("ids loaded", stream=stream.name, ids=sum(run.count for run in runs), seconds=seconds)
         return runs
 
-    def _add(self, runs: Iterable[Run]) -> None:
-        for run in runs:
-            self._segments[run.segment].runs.append(run)
-
-    def _evict(self, needed: Collection[int]) -> None:
-        """Forget segments that were not used for a while, the oldest first if there are too many entries."""
-        now_s = self._now()
-        unused = sorted((each.used_s, number) for number, each in self._segments.items() if number not in needed)
-        kept = sum(self._segments[number].count for _, number in unused)
-        for used_s, number in unused:
-            if now_s - used_s > KEPT_S or kept > MOST_KEPT:
-                self._finish_merge(wait=True)
-                segment = self._segments.pop(number)
-                kept -= segment.count
-                discard(segment.runs)
+    def _evict(self, once: Once, needed: Collection[int]) -> None:
+        """Forget segments that were not used for a while, or all that are not needed now if there are too many ids."""
+        oldest_s = self._now() - (KEPT_S if self.entries < MOST_ENTRIES else 0.0)
+        unused = [number for number, used_s in self._segments.items() if used_s <= oldest_s and number not in needed]
+        if not unused:
+            return
+        self._finish_merge(wait=True)
+        for number in unused:
+            del self._segments[number]
+        kept = sorted(self._segments)
+        stale = [run for run in self._runs if not _has_any(kept, once, run)]
+        self._runs = [run for run in self._runs if run not in stale]
+        discard(stale)
 
     # Merging of runs, in a thread of its own
 
-    def _merge(self) -> None:
+    def _merge(self, once: Once) -> None:
         """Take over the result of the last merge; start another one if it is due."""
-        self._finish_merge(wait=sum(len(each.runs) for each in self._segments.values()) > MOST_RUNS)
-        if self._merging is None:
-            groups = [group for each in self._segments.values() if (group := _due(each.runs))]
-            if groups:
-                self._merging = (groups, self._merger.submit(_merge_groups, groups, self._folder))
+        self._finish_merge(wait=len(self._runs) > MOST_RUNS)
+        group = _due(self._runs) if self._merging is None else []
+        if group:
+            path = self._folder / f"merged-{uuid.uuid4().hex}.ids"
+            loaded = np.array(sorted(self._segments), np.int64)
+
+            def is_loaded(time_us: Int64s) -> Flags:
+                return np.isin(once.segments(time_us), loaded)
+
+            self._merging = (group, self._merger.submit(merge_runs, group, path, is_loaded))
 
     def _finish_merge(self, *, wait: bool) -> None:
         if self._merging is None or not (wait or self._merging[1].done()):
             return
-        groups, future = self._merging
+        old, future = self._merging
         self._merging = None
         try:
             merged = future.result()
         except (OSError, ValueError) as error:  # a full disk, for example: the runs stay as they are
             log.warning("ids were not merged", stream=self._table.folder.name, error=str(error))
             return
-        for old, new in zip(groups, merged, strict=True):
-            segment = self._segments[new.segment]  # segments are forgotten only when no merge runs
-            segment.runs = [*(run for run in segment.runs if run not in old), new]
-            discard(old)
+        self._runs = [*(run for run in self._runs if run not in old), *([merged] if merged else [])]
+        discard(old)
 
 
-def _merge_groups(groups: Iterable[list[Run]], folder: Path) -> list[Run]:
-    return [merge_runs(group, folder / f"merged-{uuid.uuid4().hex}.ids") for group in groups]
+def _has_any(segments: Sequence[int], once: Once, run: Run) -> bool:
+    """Whether a run may have entries of these segments, which are sorted."""
+    at = bisect_left(segments, run.first_us // once.segment_us)
+    return at < len(segments) and segments[at] <= run.last_us // once.segment_us
 
 
 def _around(once: Once, time_us: int) -> set[int]:
