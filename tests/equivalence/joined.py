@@ -19,6 +19,7 @@ from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
 from headrace.maintain.joins import TableLogs
 from headrace.maintain.speed import Speed
+from headrace.maintain.table_states import TableStates
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.server.reconcile import pin_tables, point_of
@@ -36,7 +37,8 @@ class Part:
         self.journal = Journal(folder / "journal" / stream.name, fence=1)
         self.ingest = Ingest(stream, self.journal)
         spark, store = whole.spark, whole.store
-        self.fused = Fused(stream.name, self.table, store, folder)
+        self.states = TableStates(lambda: spark, whole.logs, folder / f"tables-{stream.name}")
+        self.fused = Fused(stream.name, self.table, store, folder, tables=self.states)
         self.append = Append(
             lambda: spark, stream, self.journal.reader, self.table, folder,
             companion=self.fused if fused else None, pins=whole.pins,
@@ -83,6 +85,14 @@ class Joined:
         with self.store.snapshot() as snapshot:
             pinned = pin_tables(view, snapshot.versions(), self.pins())
         return self.store.register(view, fingerprint(view), self.catalog.patience_ms(view), at, pinned)
+
+    def prepare(self, view: str) -> None:
+        """Make the rows of the tables of a view ready for the fused lane, if it can join them."""
+        relation = self.catalog.views[view].relation
+        for branch in relation.branches if relation else ():
+            for join in branch.joins:
+                if join.as_of is None:
+                    self.parts[branch.stream].states.make(join)
 
     def maintain(self) -> None:
         for part in self.parts.values():

@@ -97,7 +97,7 @@ def answers(joined: Joined) -> dict[str, Counter[Any]]:
     return rows
 
 
-def play(joined: Joined, chance: random.Random, rounds: int, model: Model) -> None:
+def play(joined: Joined, chance: random.Random, rounds: int, model: Model, *, only_fused: bool = False) -> None:
     """Changes of tables and events in any order; some changes are late, some delete."""
     for _ in range(rounds):
         match chance.choice(["users", "users", "codes", "clicks", "clicks"]):
@@ -131,8 +131,17 @@ def play(joined: Joined, chance: random.Random, rounds: int, model: Model) -> No
                 pins = {"users": model.versions["users"], "codes": model.versions["codes"]}
                 joined.parts["clicks"].send(*({**event, "ts": stamp(second)} for event, second, _ in events))
                 model.events += [(event, second, pins) for event, second, _ in events]
-        if chance.random() < 0.4:
+        if chance.random() < 0.4 and not only_fused:
             joined.maintain()
+
+
+def fused_to(joined: Joined) -> dict[str, bool]:
+    """Whether each view is at the end of the log."""
+    assert not joined.parts["clicks"].fused.failures
+    with joined.store.snapshot() as snapshot:
+        end = joined.parts["clicks"].table.state.next_commit
+        versions = {view: snapshot.serving(view) for view in VIEWS}
+        return {view: each is not None and each.base("clicks").applied_to == end for view, each in versions.items()}
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -144,8 +153,14 @@ def test_rows_are_those_that_python_joins(spark: Any, tmp_path: Path, seed: int,
     early = len(model.events)
     for view in VIEWS:
         joined.register(view)
-    play(joined, chance, 12, model)
     joined.build()
+    for view in VIEWS:
+        joined.prepare(view)
+    play(joined, chance, 12, model, only_fused=fused)
+    if fused:
+        while joined.parts["clicks"].fused.run_once():
+            pass
+        assert fused_to(joined) == {view: view != "timed" for view in VIEWS}
     joined.maintain()
     joined.build()
     assert answers(joined) == model.expected(), early

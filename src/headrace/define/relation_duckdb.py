@@ -6,19 +6,22 @@ the rows of that commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face, face_of
-from headrace.define.model import ARRIVED, Stream, View
+from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, Sample
 from headrace.define.sample import duckdb_condition
+from headrace.define.tables import DELETED
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
 
+COMMIT, POSITION = "_commit", "_position"  # columns of the lake
 VALUES = "_values"  # the array or map that is exploded
 CALLED = "_called"  # what a function gave: a value or an error
 
@@ -28,7 +31,7 @@ def refuse_duckdb(stream: Stream, view: View) -> str | None:
     """Why a view has no DuckDB face: the part of it that only Spark computes; None if it has one."""
     try:
         if view.relation is not None:
-            rows_sql(view.relation, stream, (), "events")
+            rows_sql(view.relation, stream, (), "events", joins=join_rows)
         duckdb_face(stream, view)
     except DefinitionError as error:
         return error.message
@@ -64,7 +67,71 @@ class Rows:
         return {name: duckdb_name(name) for name in self.types}
 
 
-def rows_sql(relation: Relation, stream: Stream, reserved: Sequence[str], table: str) -> str:
+JoinRows = Callable[[Rows, Join], Rows]
+
+
+def refuse_join(rows: Rows, step: Join) -> Rows:
+    """Where the rows of tables are not at hand."""
+    raise DefinitionError(f"only Spark computes the join to table '{step.table}'")
+
+
+def join_rows(rows: Rows, step: Join) -> Rows:
+    """The rows after a join to what `side_name` names: the rows of the table at the pin. A key has one at most."""
+    if step.as_of is not None:
+        raise DefinitionError(f"only Spark computes the join to table '{step.table}' FOR SYSTEM_TIME AS OF")
+    changes_sql(step, "changes")  # the table has to be kept up to date, too
+    keys = {f"_key_{at}": rows.expression(of) for at, (of, _) in enumerate(step.keys)}
+    left = rows.select({**rows.visible, **keys}, rows.types)
+    same = " AND ".join(f"_row._key_{at} = _side._of_{at}" for at in range(len(step.keys)))
+    columns = [f"_side._column_{at} AS {duckdb_name(name)}" for at, (name, _, _) in enumerate(step.columns)]
+    selected = ", ".join(["_row.*", *columns, "_side._of_0 IS NOT NULL AS _matched"])
+    how = "JOIN" if step.kind in ("inner", "semi") else "LEFT JOIN"
+    sql = f"SELECT {selected} FROM ({left.sql}) AS _row {how} {side_name(step)} AS _side ON {same}"
+    types = {**rows.types, **{name: of for name, _, of in step.columns}}
+    joined = replace(rows, sql=sql, types=types)
+    matched = "_matched"
+    if step.condition is not None:
+        matched = f"_matched AND coalesce({joined.expression(step.condition)}, false)"
+    if step.kind == "left":
+        nulled = {name: f"CASE WHEN {matched} THEN {duckdb_name(name)} END" for name, _, _ in step.columns}
+        return joined.select({**rows.visible, **nulled}, types)
+    kept = joined.where(f"NOT ({matched})" if step.kind == "anti" else matched)
+    # A semi or anti join only chooses rows: the columns of the table were for its condition.
+    return kept.select(joined.visible, types) if step.kind == "inner" else kept.select(rows.visible, rows.types)
+
+
+def side_name(step: Join) -> str:
+    """The name of what a join reads of a table. Joins that read the same of it have one name."""
+    keys = [(column, str(of.type)) for of, column in step.keys]
+    columns = [(column, str(of)) for _, column, of in step.columns]
+    return f"_table_{sha256(repr((step.log, keys, columns)).encode()).hexdigest()[:24]}"
+
+
+def changes_sql(step: Join, table: str) -> str:
+    """A query for the changes of a table in events of its log: the columns that a side has, COMMIT and `_order`.
+
+    Raises DefinitionError if only Spark makes them.
+    """
+    log = step.log
+    rows, deleted, place = table, f"coalesce({duckdb_name(DELETED)}, false)", ""
+    if log.relation is not None:
+        reserved = (COMMIT, ARRIVED, POSITION, *([PLACE] if log.relation.repeats else []))
+        fields = tuple(Field(name, of) for name, of in log.relation.reads_of(log.stream))
+        rows, deleted = f"({rows_sql(log.relation, Stream(log.stream, fields), reserved, table)})", "false"
+        place = f", '{PLACE}': {PLACE}" if log.relation.repeats else ""
+    time = f"epoch_us({duckdb_name(log.event_time or ARRIVED)})"
+    keys = [
+        f"CAST({duckdb_name(column)} AS {duckdb_type(of.type)}) AS _of_{at}"
+        for at, (of, column) in enumerate(step.keys)
+    ]
+    columns = [f"{duckdb_name(column)} AS _column_{at}" for at, (_, column, _) in enumerate(step.columns)]
+    order = f"{{'_time': {time}, '{POSITION}': {POSITION}{place}}} AS _order"
+    return f"SELECT {', '.join([*keys, *columns, f'{deleted} AS {DELETED}', COMMIT, order])} FROM {rows}"
+
+
+def rows_sql(
+    relation: Relation, stream: Stream, reserved: Sequence[str], table: str, *, joins: JoinRows = refuse_join
+) -> str:
     """A query for the rows that a relation makes of the events of a base stream in this table.
 
     They have the fields of the relation and `reserved`, columns of ours; with `PLACE` among these, the place of a row
@@ -72,21 +139,23 @@ def rows_sql(relation: Relation, stream: Stream, reserved: Sequence[str], table:
     """
     branches = relation.branches_of(stream.name)
     return " UNION ALL ".join(
-        _branch(relation, branch, number, tuple(reserved), table) for number, branch in enumerate(branches)
+        _branch(relation, branch, number, tuple(reserved), table, joins) for number, branch in enumerate(branches)
     )
 
 
-def _branch(relation: Relation, branch: Branch, number: int, reserved: tuple[str, ...], table: str) -> str:
+def _branch(
+    relation: Relation, branch: Branch, number: int, reserved: tuple[str, ...], table: str, joins: JoinRows
+) -> str:
     ours = [f"[{number}] AS {name}" if name == PLACE else name for name in reserved]
     columns = ", ".join([*ours, *(duckdb_name(name) for name, _ in branch.reads)])
     rows = Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
     for step in branch.steps:
-        rows = _step(rows, step)
+        rows = joins(rows, step) if isinstance(step, Join) else _step(rows, step)
     # All branches have the columns in the same order.
     return rows.select({name: duckdb_name(name) for name, _ in relation.fields}, dict(relation.fields)).sql
 
 
-def _step(rows: Rows, step: RowStep) -> Rows:
+def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
     match step:
         case Filter():
             return rows.where(rows.expression(step.condition))
@@ -97,8 +166,6 @@ def _step(rows: Rows, step: RowStep) -> Rows:
             return _explode(rows, step)
         case Map():
             return map_rows(rows, step)
-        case Join():
-            raise DefinitionError(f"only Spark computes the join to table '{step.table}'")
         case Sample():
             return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import structlog
 
 from headrace.define.model import Stream
+from headrace.define.relation import Join
 from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.errors import ConflictError
 from headrace.faults import fault_point
@@ -26,6 +27,8 @@ from headrace.lake.pins import Pins
 from headrace.lake.table import LakeState, LakeTable
 from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of
 from headrace.maintain.step import make_step
+from headrace.maintain.table_at import TableAt
+from headrace.maintain.table_states import TableStates
 from headrace.store.base import Base, Store, Version, VersionId
 from headrace.store.columns import partials_of
 from headrace.timing import Timing
@@ -69,6 +72,7 @@ class Fused:
         scratch: Path,
         *,
         is_suspect: Callable[[Version], bool] = lambda version: False,
+        tables: TableStates | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._stream = stream
@@ -78,6 +82,7 @@ class Fused:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         self._is_suspect = is_suspect
+        self._tables = tables
         self._now = now
         self._lock = threading.Lock()
         self._merging = threading.Lock()
@@ -105,6 +110,8 @@ class Fused:
     def _refuse(self, stream: Stream, version: Version) -> str | None:
         """Why DuckDB shall not compute a version."""
         reason = refuse_duckdb(stream, version.view)
+        if reason is None and (joins := self._joins(version)):
+            reason = self._tables.refuse(joins) if self._tables else "only Spark computes joins here"
         if reason is not None:
             return reason
         failure = self.failures.get(_home(version))
@@ -136,13 +143,33 @@ class Fused:
             if version.id not in lanes or lanes[version.id] is not None:
                 continue
             assert version.home is not None, "it moves"
+            tables = self._tables_at(version, at.next_commit, pins)
+            if tables is None:
+                continue
             patience_ms = self._base(version).patience_ms
-            views.append(lift_view(stream, version.view, version.home, patience_ms, at.time_us))
+            view = lift_view(stream, version.view, version.home, patience_ms, at.time_us)
+            views.append(replace(view, tables=tables))
             commit.patience_ms[_home(version)] = patience_ms
         if not views:
             return None
         self._planned = commit
         return Lifting(tuple(views), str(self._folder))
+
+    def _joins(self, version: Version) -> list[Join]:
+        relation = version.view.relation
+        branches = relation.branches_of(self._stream) if relation else ()
+        return [join for branch in branches for join in branch.joins]
+
+    def _tables_at(self, version: Version, commit: int, pins: Pins) -> tuple[TableAt, ...] | None:
+        """The tables that a version's rows are joined to; None if one is not at hand at its pin: Spark joins them."""
+        tables: dict[str, TableAt] = {}
+        for join in self._joins(version):
+            pin = version.pinned.version(self._stream, commit, pins, join.log.stream)
+            table = self._tables.at(join, pin) if self._tables else None
+            if table is None:
+                return None
+            tables[table.name] = table
+        return tuple(tables.values())
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:
         """Keep the partials for the merge, which follows the commit."""

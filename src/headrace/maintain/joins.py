@@ -117,6 +117,12 @@ class TableJoins:
             rows = newer.withColumns({BEGINS: begins, ENDS: F.lead(begins, 1, LAST).over(by_commit)})
         return rows.where(f"NOT {ROW}.{DELETED}").select(*keys, ROW, BEGINS, ENDS)
 
+    def latest(self, step: Join, version: int) -> DataFrame:
+        """The latest change of each key among the commits [0, version), as a worker's DuckDB reads them."""
+        changes = self._changes(step, version).groupBy(*_keys(step))
+        rows = changes.agg(F.max_by(ROW, ORDER).alias(ROW), F.max(ORDER).alias(ORDER))
+        return rows.select(*_keys(step), f"{ROW}.*", ORDER)
+
     def _histories(self, step: Join) -> DataFrame:
         """All changes of each key, in one array."""
         changes = self._changes(step, self._versions_seen(step.log)[1])

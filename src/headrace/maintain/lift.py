@@ -27,11 +27,12 @@ from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
 from headrace.define.relation import PLACE, Relation
-from headrace.define.relation_duckdb import rows_sql
+from headrace.define.relation_duckdb import join_rows, rows_sql
 from headrace.faults import fault_point
 from headrace.lake.schema import ARRIVED, POSITION
 from headrace.maintain.maps import give_outcomes
 from headrace.maintain.own import give_function
+from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
@@ -67,6 +68,7 @@ class LiftedView:
     functions: tuple[Function, ...]
     prepared: tuple[Prepared, ...]
     own: tuple[OwnFunction, ...] = ()
+    tables: tuple[TableAt, ...] = ()  # that its rows are joined to
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,8 @@ def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
         if function.name not in _functions:
             register_function(connection, function)
             _functions.add(function.name)
+    for at in view.tables:
+        show_table(connection, at)
     table = connection.sql(view.sql).to_arrow_table()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
@@ -174,6 +178,7 @@ def close_connection() -> None:
     _connection().close()
     _connection.cache_clear()
     _functions.clear()
+    forget_tables()
 
 
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:
@@ -208,7 +213,8 @@ def _face(stream: Stream, view: View) -> _Face:
     plain = {quote(name): name for name in stream.types()}
     if view.relation is not None:
         time_column, plain = view.rows_of(stream).time_column, {}
-        table = f"({rows_sql(view.relation, stream, _reserved(view.relation, ordered=ordered), EVENTS_TABLE)})"
+        reserved = _reserved(view.relation, ordered=ordered)
+        table = f"({rows_sql(view.relation, stream, reserved, EVENTS_TABLE, joins=join_rows)})"
     time_us = f"epoch_us({duckdb_name(time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[Function] = []

@@ -136,11 +136,18 @@ class Pipeline:
         from headrace.maintain.joins import TableLogs
         from headrace.maintain.speed import Speed
         from headrace.maintain.suspects import Suspects
+        from headrace.maintain.table_states import TableStates
         from headrace.maintain.trial import TrialSettings
 
         settings = self._workspace.settings
+        logs = TableLogs(self._find_lake)
         fused = Fused(
-            self.stream.name, self.table, self._store, scratch, is_suspect=lambda version: self._is_suspect(version)
+            self.stream.name,
+            self.table,
+            self._store,
+            scratch,
+            is_suspect=lambda version: self._is_suspect(version),
+            tables=TableStates(session, logs, scratch / f"tables-{self.stream.name}"),
         )
         self._unique = UniqueIndex(self.table, scratch, load_on_spark(session))
         append = Append(
@@ -172,7 +179,6 @@ class Pipeline:
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
         with self._store.snapshot() as snapshot:
             self._suspects.review(self.stream, snapshot.versions())
-        logs = TableLogs(self._find_lake)
         self._speed = Speed(
             session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )

@@ -1,0 +1,147 @@
+"""The rows of a table at a pin, in the DuckDB of a worker: loaded from a snapshot, then brought on by the table's log.
+
+A row has the versions [begins, ends) in which it is the latest of its key, since two streams that are joined to one
+table may be at different pins. A table that cannot be shown at a pin is an error: Spark then computes the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.define.model import Stream
+from headrace.lake.fill import read_filled, shape_of
+from headrace.lake.schema import COMMIT
+
+LAST = (1 << 63) - 1
+KEPT = 256  # versions before the newest one that can still be shown
+
+
+@dataclass(frozen=True)
+class TableAt:
+    """What a worker needs to show a table at a pin."""
+
+    name: str  # as `side_name` gives it: the name of the table in queries
+    keys: int
+    columns: tuple[str, ...]  # DuckDB's types of the columns, after those of the keys
+    snapshot: tuple[str, ...]  # Parquet files with the latest change of each key
+    version: int  # of the snapshot
+    pin: int
+    log: Stream
+    reads: tuple[str, ...]  # columns of the log
+    files: tuple[str, ...]  # of the log, with the commits [version, pin)
+    sql: str  # a query for the changes in a table `changes` with the events of the log
+
+    @property
+    def key_names(self) -> list[str]:
+        """The columns of the key."""
+        return [f"_of_{at}" for at in range(self.keys)]
+
+
+_versions: dict[str, tuple[int, int]] = {}  # by name: the versions that can be shown, the first and the last
+
+
+def forget_tables() -> None:
+    """The connection was closed."""
+    _versions.clear()
+
+
+def show_table(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
+    """Make the rows of a table at a pin those of its name."""
+    try:
+        if at.name not in _versions or at.pin < _versions[at.name][0]:
+            _load(connection, at)
+        if at.pin > _versions[at.name][1]:
+            _advance(connection, at)
+    except BaseException:
+        _versions.pop(at.name, None)  # it may be half advanced: the next one loads it again
+        raise
+    rows = f"SELECT * FROM {_all(at)} WHERE _begins <= {at.pin} AND _ends > {at.pin} AND NOT _deleted"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {at.name} AS {rows}")
+
+
+def _all(at: TableAt) -> str:
+    return f"{at.name}_all"
+
+
+def _load(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
+    if at.pin < at.version:
+        raise ValueError(f"the snapshot of table {at.log.name} is of version {at.version}, after {at.pin}")
+    columns = ", ".join(
+        [
+            *(f"CAST({name} AS {of}) AS {name}" for name, of in zip(_columns(at), at.columns, strict=True)),
+            "_deleted",
+            "_order",
+            "CAST(0 AS BIGINT) AS _begins",
+            f"CAST({LAST} AS BIGINT) AS _ends",
+        ]
+    )
+    files = ", ".join(f"'{path}'" for path in at.snapshot)
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_all(at)} AS SELECT {columns} FROM read_parquet([{files}])")
+    _versions[at.name] = (at.version, at.version)
+
+
+def _columns(at: TableAt) -> list[str]:
+    return [*at.key_names, *(f"_column_{number}" for number in range(len(at.columns) - at.keys))]
+
+
+def _advance(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
+    """Bring the table on to the pin by the changes since the version that it has."""
+    first, last = _versions[at.name]
+    tables = list(_changes(at, (last, at.pin)))
+    if tables:
+        connection.register("changes", pa.concat_tables(tables))
+        try:
+            _merge(connection, at)
+        finally:
+            connection.unregister("changes")
+    kept = max(first, at.pin - KEPT)
+    if kept > first:
+        connection.execute(f"DELETE FROM {_all(at)} WHERE _ends <= {kept}")
+    _versions[at.name] = (kept, at.pin)
+
+
+def _merge(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
+    """Add the rows that are the latest of their keys in some version, and end those that they follow."""
+    keys, rest = ", ".join(at.key_names), _columns(at)[at.keys :]
+    same = " AND ".join(f"t.{key} = f.{key}" for key in at.key_names)
+    # In a struct, since arg_max leaves out values that are NULL.
+    row = ", ".join(f"'{name}': {name}" for name in (*rest, "_deleted"))
+    columns = ", ".join([*at.key_names, *(f"_row.{name} AS {name}" for name in (*rest, "_deleted")), "_order"])
+    current = f"SELECT {keys}, _order FROM {_all(at)} WHERE _ends = {LAST}"
+    earlier = f"PARTITION BY {_of('f', at)} ORDER BY {COMMIT} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    ends = f"lead({COMMIT} + 1, 1, CAST({LAST} AS BIGINT)) OVER (PARTITION BY {keys} ORDER BY {COMMIT})"
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE _fresh AS WITH latest AS ("
+        f"SELECT {keys}, {COMMIT}, arg_max({{{row}}}, _order) AS _row, max(_order) AS _order "
+        f"FROM ({at.sql}) GROUP BY {keys}, {COMMIT}), "
+        f"ordered AS (SELECT f.*, t._order AS _now, max(f._order) OVER ({earlier}) AS _before "
+        f"FROM latest AS f LEFT JOIN ({current}) AS t ON {same}), "
+        "newer AS (SELECT * FROM ordered "
+        "WHERE (_now IS NULL OR _order > _now) AND (_before IS NULL OR _order > _before)) "
+        f"SELECT {columns}, {COMMIT} + 1 AS _begins, {ends} AS _ends FROM newer"
+    )
+    first = f"SELECT {keys}, min(_begins) AS _begins FROM _fresh GROUP BY {keys}"
+    connection.execute(
+        f"UPDATE {_all(at)} AS t SET _ends = f._begins FROM ({first}) AS f WHERE {same} AND t._ends = {LAST}"
+    )
+    connection.execute(f"INSERT INTO {_all(at)} BY NAME SELECT * FROM _fresh")
+    connection.execute("DROP TABLE _fresh")
+
+
+def _of(alias: str, at: TableAt) -> str:
+    return ", ".join(f"{alias}.{key}" for key in at.key_names)
+
+
+def _changes(at: TableAt, commits: tuple[int, int]) -> Iterator[pa.Table]:
+    for path in at.files:
+        groups = range(len(shape_of(path).groups))
+        for rows in read_filled(path, groups, at.log, at.reads):
+            commit = rows.column(COMMIT)
+            within = pc.and_(pc.greater_equal(commit, commits[0]), pc.less(commit, commits[1]))
+            if (some := rows.filter(within)).num_rows:
+                yield some
