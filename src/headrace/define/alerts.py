@@ -62,6 +62,11 @@ def make_absence(name: str, source: Stream | View, absent_ms: int, options: Opti
             f"alert '{name}': the view '{source.name}' has no window, so the time of its last events is not known",
             fix=f"declare the view with window(…) in GROUP BY, or write ON STREAM {source.streams[0]}",
         )
+    if isinstance(source, Stream) and source.relation is not None:
+        raise DefinitionError(
+            f"alert '{name}': the events of the derived stream '{source.name}' are not counted",
+            fix=f"write ON STREAM {source.relation.streams[0]}, or ON VIEW with a view over '{source.name}'",
+        )
     return Alert(name, source.name, absent_ms=absent_ms, options=alert_options(name, options))
 
 

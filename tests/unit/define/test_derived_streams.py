@@ -264,6 +264,7 @@ def test_a_derived_stream_is_written_as_json_and_read_again() -> None:
         ("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM clicks; CREATE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM v", "view 'w' reads the view 'v', but a materialized view reads streams and tables; write CREATE VIEW w AS"),
         ("CREATE STREAM d AS WITH RECURSIVE a AS (SELECT * FROM clicks) SELECT * FROM a", "WITH RECURSIVE is not supported"),
         ("CREATE STREAM d AS SELECT url", "expected FROM after the columns"),
+        ("CREATE STREAM d AS SELECT url FROM clicks; CREATE ALERT a ON STREAM d WHEN ABSENT FOR INTERVAL 1 HOUR", "alert 'a': the events of the derived stream 'd' are not counted; write ON STREAM clicks, or ON VIEW with a view over 'd'"),
         ("CREATE STREAM d AS VALUES (1)", "found 'VALUES'; expected SELECT"),
         ("CREATE STREAM d AS SELECT url AS window_start FROM clicks", "'window_start' cannot name a field"),
         ("CREATE TABLE u (id STRING PRIMARY KEY); CREATE STREAM d AS SELECT * FROM u", "'u' is a table: a stream is made of streams; join it to a stream: FROM clicks c JOIN u t ON …"),
