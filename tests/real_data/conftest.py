@@ -77,6 +77,34 @@ CREATE MATERIALIZED VIEW bars AS
 SELECT key, max_by(volume, ts) AS volume, max_by(open, ts) AS open, last(close) AS close, max(ts) AS at
 FROM ticks GROUP BY key;
 
+CREATE STREAM quotes (
+  symbol STRING, key STRING NOT NULL, ts TIMESTAMP NOT NULL, volume BIGINT, open DOUBLE, close DOUBLE,
+  WATERMARK FOR ts AS ts
+);
+CREATE TABLE latest_ticks PRIMARY KEY (key) AS SELECT key, symbol, volume, open, close, ts FROM quotes;
+CREATE MATERIALIZED VIEW keys_of_symbol AS
+SELECT symbol, count(*) AS keys, max(close) AS highest FROM latest_ticks GROUP BY symbol;
+
+CREATE STREAM verses (value STRING) FORMAT TEXT;
+CREATE STREAM words AS
+SELECT word FROM (SELECT explode(split(lower(value), '[^a-z'']+')) AS word FROM verses) WHERE word <> '';
+CREATE MATERIALIZED VIEW word_count AS SELECT word, count(*) AS n FROM words GROUP BY word;
+
+CREATE STREAM orders (
+  order_id BIGINT, taxful_total_price DECIMAL(12,2), order_date TIMESTAMP NOT NULL,
+  products ARRAY<STRUCT<sku: STRING, category: STRING, quantity: INT, taxful_price: DOUBLE>>,
+  WATERMARK FOR order_date AS order_date
+);
+CREATE STREAM items AS
+SELECT product.sku AS sku, product.category AS category, product.quantity AS quantity, product.taxful_price AS price,
+       order_date
+FROM orders LATERAL VIEW explode(products) p AS product;
+CREATE MATERIALIZED VIEW revenue AS SELECT count(*) AS orders, sum(taxful_total_price) AS revenue FROM orders;
+CREATE MATERIALIZED VIEW by_item AS
+SELECT sku, count(*) AS items, sum(quantity) AS quantity, sum(price * quantity) AS revenue FROM items GROUP BY sku;
+CREATE MATERIALIZED VIEW by_category AS
+SELECT category, count(*) AS items FROM items GROUP BY category, window(order_date, '1 day');
+
 CREATE STREAM sales (
   invoice STRING FROM 'InvoiceNo', quantity INT FROM 'Quantity', sold STRING FROM 'InvoiceDate',
   price DECIMAL(12,3) FROM 'UnitPrice', customer STRING FROM 'CustomerID',
