@@ -76,6 +76,9 @@ CREATE STREAM ticks (
 CREATE MATERIALIZED VIEW bars AS
 SELECT key, max_by(volume, ts) AS volume, max_by(open, ts) AS open, last(close) AS close, max(ts) AS at
 FROM ticks GROUP BY key;
+CREATE TABLE latest PRIMARY KEY (key) AS SELECT key, symbol, volume, open, close, ts FROM ticks;
+CREATE MATERIALIZED VIEW latest_symbols AS
+SELECT symbol, count(*) AS hours, max(ts) AS newest, sum(volume) AS volume FROM latest GROUP BY symbol;
 
 CREATE STREAM quotes (
   symbol STRING, key STRING NOT NULL, ts TIMESTAMP NOT NULL, volume BIGINT, open DOUBLE, close DOUBLE,

@@ -64,6 +64,14 @@ def test_the_latest_bar_of_each_key(data, headrace, reader):
         send(headrace, "ticks", data / "ticks" / f"hudi_stock_ticks_batch_{batch}.jsonl")
         bars = list(reader.all_rows("bars"))
         assert len(bars) == 197
+        latest = {
+            row["key"]: (row["volume"], row["open"], row["close"], row["ts"]) for row in reader.all_rows("latest")
+        }
+        assert latest == {row["key"]: (row["volume"], row["open"], row["close"], row["at"]) for row in bars}
+        symbols = {row["symbol"]: row for row in reader.all_rows("latest_symbols")}
+        assert len(symbols) == 99
+        assert sum(row["hours"] for row in symbols.values()) == 197
+        assert sum(row["volume"] for row in symbols.values()) == sum(row["volume"] for row in bars)
         google[batch] = {
             row["at"][11:16]: (row["volume"], row["open"], row["close"]) for row in bars if row["key"][:5] == "GOOG_"
         }

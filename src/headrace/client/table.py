@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import orjson
 from headrace.client.notebook import ConnectedView
 from headrace.define.model import JSON
 from headrace.define.reader import parse_type
-from headrace.errors import IngestError, NotFoundError, RequestError, did_you_mean
+from headrace.errors import IngestError, NotFoundError, NotReadyError, RequestError, did_you_mean
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.compression import unpack
 from headrace.ingest.formats.layout import ANY, Layout, format_of
@@ -21,7 +22,10 @@ from headrace.serve.values import key_value
 
 if TYPE_CHECKING:
     from headrace.ingest.receiver import IngestReply
+    from headrace.serve.answer import Answer
     from headrace.server.state import TableStatus
+
+UP_TO_DATE_S, PAUSE_S = 30.0, 0.1  # how long to wait for rows to have all changes
 
 
 class ConnectedTable(ConnectedView):
@@ -53,7 +57,8 @@ class ConnectedTable(ConnectedView):
     def delete(self, keys: Any, *, key: str | None = None) -> IngestReply:
         """Delete the rows with these primary keys: mappings, plain values, a pandas DataFrame or an Arrow table."""
         status = self._writable()
-        changes = deletions(self.name, status.key, status.latest_by, _as_rows(keys))
+        rows = _as_rows(keys)
+        changes = deletions(self.name, status.key, status.latest_by, rows, may_repeat=key is not None)
         return self._connection.send(self.name, changes, key=key)
 
     def replace(self, rows: Any, *, key: str | None = None) -> IngestReply:
@@ -66,10 +71,25 @@ class ConnectedTable(ConnectedView):
         types = {column.name: parse_type(column.type) for column in status.columns}
         deletions(self.name, status.key, None, sent)  # refuses a row without its key
         kept = {tuple(key_value(name, types[name], row[name]) for name in status.key) for row in sent}
-        present = [{name: row[name] for name in status.key} for row in self.ask().rows()]
+        present = [{name: row[name] for name in status.key} for row in self._whole().rows()]
         others = [row for row in present if tuple(row.values()) not in kept]
         changes = deletions(self.name, status.key, status.latest_by, others)
         return self._connection.send(self.name, [*sent, *changes], key=key)
+
+    def _whole(self) -> Answer:
+        """All rows, with every change that was accepted before."""
+        deadline = time.monotonic() + UP_TO_DATE_S
+        while True:
+            answer = self.ask()
+            if answer.freshness_ms == 0:
+                return answer
+            if time.monotonic() > deadline:
+                raise NotReadyError(
+                    f"table '{self.name}' has accepted changes that are not in its rows yet",
+                    found=answer.freshness_reason or f"{answer.freshness_ms} ms behind",
+                    fix="nothing was changed; try again when `headrace tables` says that it is up to date",
+                )
+            time.sleep(PAUSE_S)
 
     def _writable(self) -> TableStatus:
         status = self.table_status

@@ -74,7 +74,8 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
         """Delete rows by primary key: keys in the body, an object, an array or a line each, or in the query."""
         declared = find_writable(runtime.catalog, table)
         keys = _keys_of(request) or _read_keys(await read_body(request, max_body))
-        changes = deletions(table, declared.key, declared.event_time, keys)
+        may_repeat = "idempotency-key" in request.headers
+        changes = deletions(table, declared.key, declared.event_time, keys, may_repeat=may_repeat)
         return await ingest(table, orjson.dumps(changes), Layout(Format.JSON), request)
 
     @routes.get("/v1/tables/{table}", response_class=Response, openapi_extra=ASK_DOC)

@@ -1,0 +1,131 @@
+"""Tables and views over them, with kills of the server: rows are always those that plain Python has."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from headrace.faults import VARIABLE
+from tests import http
+
+from ..server import UpServer
+from ..waiting import wait_until
+from ..warm import Java
+
+DEFINITIONS = """
+CREATE TABLE people (id INT PRIMARY KEY, place STRING, age INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
+CREATE MATERIALIZED VIEW headcount AS SELECT place, count(*) AS people, max(age) AS oldest FROM people GROUP BY place;
+"""
+# After the table's rows are stored and before the view over it is brought on, and around the steps of both.
+POINTS = ("table.before_views:2", "store.before_commit:3", "append.after_commit:2", "table.before_views:1")
+SETTINGS = "lease_s = 2\nrehearse = false\nappend_every_ms = 0\n"
+
+
+class People:
+    """Who was sent where, in the order of requests; a request without a reply is sent again with the same key."""
+
+    def __init__(self) -> None:
+        self.chance = random.Random(11)
+        self.requests = 0
+        self.latest: dict[int, dict[str, Any]] = {}
+
+    def send(self, server: UpServer) -> str | None:
+        """Send some changes; None if the server was away: then the same changes come first the next time."""
+        rows = [self._change() for _ in range(self.chance.randint(1, 20))]
+        self.requests += 1
+        while True:
+            try:
+                reply = http.post(
+                    f"{server.url}/v1/tables/people/rows", content=json.dumps(rows), timeout=30,
+                    headers={"idempotency-key": f"r{self.requests}"},
+                )  # fmt: skip
+                token: str = reply.raise_for_status().json()["token"]
+                break
+            except httpx2.HTTPError:
+                if server.process.poll() is not None:
+                    self.waiting = rows
+                    return None
+        self._note(rows)
+        return token
+
+    waiting: list[dict[str, Any]] | None = None
+
+    def send_again(self, server: UpServer) -> None:
+        """The changes whose reply was lost with the server."""
+        if self.waiting is None:
+            return
+        rows, self.waiting = self.waiting, None
+        http.post(
+            f"{server.url}/v1/tables/people/rows", content=json.dumps(rows), timeout=30,
+            headers={"idempotency-key": f"r{self.requests}"},
+        ).raise_for_status()  # fmt: skip
+        self._note(rows)
+
+    def _change(self) -> dict[str, Any]:
+        at = f"2026-01-01T00:00:{self.chance.randrange(60):02d}Z"
+        row = {"id": self.chance.randrange(30), "at": at}
+        if self.chance.random() < 0.2:
+            return {**row, "_deleted": True}
+        return {**row, "place": self.chance.choice(["Rome", "Oslo", None]), "age": self.chance.randrange(90)}
+
+    def _note(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            known = self.latest.get(row["id"])
+            if known is None or known["at"] <= row["at"]:
+                self.latest[row["id"]] = row
+
+    @property
+    def present(self) -> list[dict[str, Any]]:
+        return [row for row in self.latest.values() if not row.get("_deleted")]
+
+
+def test_rows_over_kills(java: Java, tmp_path: Path) -> None:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "people.sql").write_text(DEFINITIONS)
+    (tmp_path / "headrace.toml").write_text(SETTINGS)
+    people = People()
+    for point in POINTS:
+        server = java.server(tmp_path, **{VARIABLE: point}).wait_for_http()
+        people.send_again(server)
+        wait_until(partial(_send_until_dead, server, people), 120, server.log_tail)
+        assert server.process.wait(60) == -9
+    server = java.server(tmp_path).wait_until_ready()
+    people.send_again(server)
+    token = people.send(server)
+    assert token is not None
+    server.wait_for_token(token)
+    check(server, people)
+    server.get("/v1/tables")
+    http.post(f"{server.url}/v1/views/people/refresh", timeout=60).raise_for_status()
+    token = people.send(server)
+    assert token is not None
+    server.wait_for_token(token)
+    check(server, people)
+    server.kill()
+
+
+def _send_until_dead(server: UpServer, people: People) -> bool:
+    if server.process.poll() is not None:
+        return True
+    with suppress(httpx2.HTTPError):
+        people.send(server)
+    return server.process.poll() is not None
+
+
+def check(server: UpServer, people: People) -> None:
+    rows = {row["id"]: (row["place"], row["age"]) for row in server.rows("people")}
+    assert rows == {row["id"]: (row["place"], row["age"]) for row in people.present}
+    counts = {row["place"]: row["people"] for row in server.rows("headcount")}
+    assert counts == dict(Counter(row["place"] for row in people.present))
+    for row in server.rows("headcount"):
+        ages = [person["age"] for person in people.present if person["place"] == row["place"]]
+        assert row["oldest"] == max(ages)
+    (table,) = server.get("/v1/tables")["tables"]
+    assert table["rows"] == len(people.present)

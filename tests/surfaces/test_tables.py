@@ -1,0 +1,92 @@
+"""Tables in HTTP, commands and Python, over a real runtime without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.errors import NotReadyError, RequestError
+from tests.surfaces.conftest import ERROR_SHAPE, Ran, Served
+
+TABLES = """
+CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, age INT);
+CREATE TABLE prices (shop STRING, sku STRING, price DECIMAL(10,2), at TIMESTAMP NOT NULL, PRIMARY KEY (shop, sku),
+  WATERMARK FOR at);
+CREATE TABLE pages PRIMARY KEY (page) AS SELECT page, status, at FROM visits;
+CREATE MATERIALIZED VIEW plans AS SELECT plan, count(*) AS users FROM users GROUP BY plan;
+"""
+
+
+@pytest.fixture
+def folder_with_tables(folder: Path) -> Path:
+    (folder / "definitions" / "tables.sql").write_text(TABLES)
+    return folder
+
+
+def test_plan_apply_and_lists(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:
+    plan = headrace("plan", "-w", folder_with_tables)
+    assert "+ table users" in plan.out
+    assert "primary key: shop, sku" in plan.out
+    assert headrace("apply", "--yes", "-w", folder_with_tables).code == 0
+    assert "No changes" in headrace("plan", "-w", folder_with_tables).out
+    listed = headrace("tables", "-w", folder_with_tables, "--json").json
+    assert [(table["name"], table["key"], table["latest_by"]) for table in listed] == [
+        ("pages", ["page"], "at"),
+        ("prices", ["shop", "sku"], "at"),
+        ("users", ["id"], None),
+    ]
+    assert "users" in headrace("tables", "-w", folder_with_tables).out
+    assert "users" not in [each["name"] for each in headrace("streams", "-w", folder_with_tables, "--json").json]
+    assert "users" not in [each["name"] for each in headrace("views", "-w", folder_with_tables, "--json").json]
+    (folder_with_tables / "definitions" / "tables.sql").write_text("")
+    assert "- table users" in headrace("plan", "-w", folder_with_tables).out
+
+
+def test_http(folder_with_tables: Path, headrace: Callable[..., Ran], serve: Callable[..., Served]) -> None:
+    headrace("apply", "--yes", "-w", folder_with_tables)
+    served = serve(folder_with_tables)
+    reply = served.http.post("/v1/tables/users/rows", json=[{"id": "u1", "plan": "pro"}, {"plan": "x"}]).json()
+    assert (reply["accepted"], [each["index"] for each in reply["refused"]]) == (1, [1])
+    assert served.http.request("DELETE", "/v1/tables/users/rows?key.id=u1").json()["accepted"] == 1
+    keys = {"content": b'{"id": "a"}\n{"id": "b"}'}
+    assert served.http.request("DELETE", "/v1/tables/users/rows", **keys).json()["accepted"] == 2
+    key = {"shop": "s", "sku": "a", "at": "2026-01-01T00:00:00Z"}
+    once = {"headers": {"idempotency-key": "k"}, "json": [key]}
+    tokens = [served.http.request("DELETE", "/v1/tables/prices/rows", **once).json()["token"] for _ in range(2)]
+    assert tokens[0] == tokens[1]
+    unclear = {"headers": {"idempotency-key": "k"}, "json": [{"shop": "s", "sku": "a"}]}
+    assert served.http.request("DELETE", "/v1/tables/prices/rows", **unclear).status_code == 422
+    for method, path, content, says in (
+        ("POST", "/v1/tables/user/rows", b"{}", "did you mean 'users'"),
+        ("POST", "/v1/tables/pages/rows", b"{}", "is made from stream 'visits'"),
+        ("DELETE", "/v1/tables/prices/rows", b'["s"]', "shop, sku"),
+        ("DELETE", "/v1/tables/users/rows", b"oh", "the keys are not JSON"),
+        ("DELETE", "/v1/tables/users/rows?id=1", b"", "key.NAME=value"),
+        ("GET", "/v1/tables/visits", b"", "table 'visits' does not exist"),
+    ):
+        failure = served.http.request(method, path, content=content).json()["error"]
+        assert set(failure) == ERROR_SHAPE
+        assert says in str(failure), failure
+    tables = {table["name"]: table for table in served.http.get("/v1/tables").json()["tables"]}
+    assert tables["pages"]["derived_from"] == ["visits"]
+
+
+def test_python(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:
+    headrace("apply", "--yes", "-w", folder_with_tables)
+    with hr.connect(folder_with_tables) as ws:
+        users = ws.table("users")
+        assert users.upsert({"id": "u1", "plan": "pro"}).accepted == 1
+        assert users.upsert(pa.table({"id": ["a", "b"], "age": [1, None]})).accepted == 2
+        assert users.delete("u1").accepted == 1
+        assert users.delete(pa.table({"id": ["a", "b"]})).accepted == 2
+        with pytest.raises(NotReadyError, match="never been computed"):  # what to delete is not known
+            users.replace([{"id": "z"}])
+        with pytest.raises(RequestError, match="shop, sku"):
+            ws.table("prices").delete("a")
+        with pytest.raises(RequestError, match="is made from visits"):
+            ws.table("pages").upsert({"page": "/"})
+        assert ws.table("prices").delete({"shop": "s", "sku": "a"}).refused == []
