@@ -124,7 +124,9 @@ def freshness(ms: int | None, reason: str | None) -> str:
     """How far a view is behind the accepted events."""
     if ms is None:
         return reason or "unknown"
-    return "up to date" if ms == 0 else f"{span(ms)} behind"
+    if ms == 0:
+        return "up to date"
+    return f"{span(ms)} behind{f' ({reason})' if reason else ''}"
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def test_an_error_in_one_stream_is_its_own(both: Both) -> None:
     both.sides["visits"].commit(chance)
     both.sides["visits"].bench.maintain()
     version = both.serving()
-    assert (version.stalled, version.commits) == ("it fails", {"visits": 1, "calls": 0})
+    assert (version.stalled, version.commits) == ("stream 'calls': it fails", {"visits": 1, "calls": 0})
     both.sides["calls"].commit(chance)
     both.sides["calls"].bench.maintain()
     assert both.serving().stalled is None

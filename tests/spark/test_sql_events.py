@@ -22,6 +22,7 @@ STREAMS = """
 CREATE STREAM visits (page STRING, tags ARRAY<STRING>, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
 CREATE STREAM quiet (n INT);
 CREATE STREAM grown (country STRING, n INT);
+CREATE STREAM tagged AS SELECT page, explode(tags) AS tag FROM visits UNION ALL SELECT country, 'grown' FROM grown;
 """
 CHANGES = [
     "DROP VIEW visits",
@@ -78,7 +79,7 @@ def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
         return Events(workspace, spark).sql(query, limit)
 
     yield sql
-    for name in ("visits", "quiet", "grown"):
+    for name in ("visits", "quiet", "grown", "tagged"):
         for table in (name, f"{name}_dead_letters"):
             spark.catalog.dropTempView(table)
 
@@ -104,6 +105,15 @@ def test_dead_letters_are_a_table_of_their_own(ask: Any) -> None:
     (dead,) = ask("SELECT _value, _reason, _commit FROM visits_dead_letters").rows()
     assert (dead["_value"], dead["_commit"]) == ("nonsense", 1)
     assert "not JSON" in dead["_reason"]
+
+
+def test_a_derived_stream_is_a_table(ask: Any) -> None:
+    answer = ask("SELECT page, tag, _commit, _stream FROM tagged ORDER BY _stream DESC, _commit, _position, tag")
+    assert [tuple(row.values()) for row in answer.rows()] == [
+        ("/home", "a", 0, "visits"), ("/cart", "a", 0, "visits"), ("/cart", "b", 0, "visits"),
+        ("de", "grown", 0, "grown"), (None, "grown", 0, "grown"), ("fr", "grown", 1, "grown"),
+    ]  # fmt: skip
+    assert answer.commits == {"visits": 2, "grown": 2}
 
 
 def test_rows_are_cut_and_streams_without_events_are_empty(ask: Any) -> None:

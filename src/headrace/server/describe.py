@@ -17,7 +17,7 @@ from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.define.relation_text import sources_of
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.errors import NotFoundError
-from headrace.format import iso_us
+from headrace.format import freshness, iso_us
 from headrace.plan.edits import classify
 from headrace.secrets import shown
 from headrace.server.state import (
@@ -210,6 +210,19 @@ def lanes_by_definition(settings: Settings, stream: Stream, versions: Iterable[V
         for version in versions
         if version.reads(stream.name) and version.moves and version.view.fits(stream)
     }
+
+
+def join_freshness(ages: Mapping[str, tuple[int | None, str | None]]) -> tuple[int | None, str | None]:
+    """The freshness of a view out of that of its base streams: the oldest, and if there are several, that of each."""
+    if len(ages) == 1:
+        return next(iter(ages.values()))
+    unknown = any(age_ms is None for age_ms, _ in ages.values())
+    oldest_ms = None if unknown else max(age_ms or 0 for age_ms, _ in ages.values())
+    if oldest_ms == 0:
+        return 0, None
+    # The stream that is furthest behind first.
+    order = sorted(ages.items(), key=lambda item: -(float("inf") if item[1][0] is None else item[1][0]))
+    return oldest_ms, "; ".join(f"stream '{name}': {freshness(*age)}" for name, age in order)
 
 
 def join_lanes(parts: Iterable[Lanes]) -> Lanes:

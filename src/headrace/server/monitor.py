@@ -17,6 +17,7 @@ from headrace.server.describe import (
     describe_build,
     describe_derived,
     describe_view,
+    join_freshness,
     join_lanes,
     memory_mb,
     read_layers,
@@ -109,17 +110,12 @@ class Monitor:
         return (None, "the pipeline does not answer") if self._silent() else fresh
 
     def _oldest(self, version: Version) -> tuple[int | None, str | None]:
-        """The freshness of the stream in which a version is furthest behind."""
-        running, oldest_ms = self._definitions.running, 0
+        """The freshness of the stream in which a version is furthest behind; of several streams, that of each."""
+        pipelines, ages = self._definitions.running.pipelines, dict[str, tuple[int | None, str | None]]()
         for base in version.bases:
-            pipeline = running.pipelines.get(base.stream)
-            if pipeline is None:
-                return None, "its stream is gone"
-            age_ms, reason = pipeline.freshness(base)
-            if age_ms is None:
-                return None, reason
-            oldest_ms = max(oldest_ms, age_ms)
-        return oldest_ms, None
+            pipeline = pipelines.get(base.stream)
+            ages[base.stream] = pipeline.freshness(base) if pipeline else (None, "its stream is gone")
+        return join_freshness(ages)
 
     def _health(self, running: Running) -> Health:
         with self._store.snapshot() as snapshot:

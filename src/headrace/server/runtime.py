@@ -74,7 +74,7 @@ class Runtime(Requests):
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
         self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
-        self._sinks = Sinks(self._store, workspace, self._lake_of)
+        self._sinks = Sinks(self._store, workspace, self._source_of)
         self.following = Following(workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check)
         self.monitor.subscriptions = self.following.subscriptions.statuses
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)

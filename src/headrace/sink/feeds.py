@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +11,8 @@ from headrace.define.model import Sink, Stream, View
 from headrace.define.sinks import row_keys, row_types
 from headrace.errors import HeadraceError
 from headrace.follow.chunks import CHUNK_ROWS, Chunk, Places, read_chunk
-from headrace.follow.page import START, EventCursor
+from headrace.follow.derived import Derivation
+from headrace.follow.page import START, EventCursor, UnionCursor
 from headrace.follow.selection import EventFilter
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import Change, ChangeBatch, Evaluation, changes_after
@@ -54,44 +55,81 @@ class Feed(Protocol):
         """The sink was dropped."""
 
 
-class StreamFeed:
-    """The events of a stream, from the lake."""
+Base = tuple["Stream", "LakeTable"]
 
-    def __init__(self, sink: Sink, table: Callable[[], tuple[Stream, LakeTable]], rows: int) -> None:
+
+class StreamFeed:
+    """The events of a stream, from the lake; those of a derived one are made of the events of its base streams."""
+
+    def __init__(self, sink: Sink, source: Callable[[], tuple[Stream, Sequence[Base]]], rows: int) -> None:
+        """`source` gives the stream, and its base streams with their lakes: itself, if it is not derived."""
         self._sink = sink
-        self._table = table
+        self._source = source
         self._rows = rows
         self._filter: tuple[Stream, EventFilter] | None = None
-        self._chunk: tuple[Stream, Chunk, Places] | None = None  # read last: a batch may be a part of it
+        self._chunks: dict[str, tuple[Stream, Stream, Chunk, Places]] = {}  # read last: a batch may be a part of one
+        self._derivations: dict[str, tuple[Stream, Stream, Derivation]] = {}
+        self._turn = 0  # of the base streams
 
     def after(self, cursor: str | None) -> SinkBatch | None:
-        stream, table = self._table()
-        place = self._start(table) if cursor is None else EventCursor.from_text(cursor)
-        chunk_and_places = self._chunk_after(stream, table, place)
+        stream, bases = self._source()
+        places = self._places(cursor, bases)
+        self._turn += 1
+        for at in range(len(bases)):
+            base, table = bases[(self._turn + at) % len(bases)]
+            batch = self._next(stream, base, table, places, bases)
+            if batch is not None:
+                return batch
+        # Written down even if there is nothing: events from now on are those after this place.
+        return None if cursor is not None else self._batch(stream, None, places, bases)
+
+    def _next(
+        self, stream: Stream, base: Stream, table: LakeTable, places: UnionCursor, bases: Sequence[Base]
+    ) -> SinkBatch | None:
+        """The next events of one of the base streams."""
+        place = places.of(base.name)
+        chunk_and_places = self._chunk_after(stream, base, table, place)
         if chunk_and_places is None:
-            # Written down even if there is nothing: events from now on are those after this place.
-            return None if cursor is not None else self._batch(stream, None, place, table)
-        chunk, places = chunk_and_places
-        first = places.count_until(place)
-        end = min(len(places), first + self._rows)
+            return None
+        chunk, of_chunk = chunk_and_places
+        first = of_chunk.count_until(place)
+        end = min(len(of_chunk), first + self._rows)
         events = chunk.events.slice(first, end - first)
-        until = chunk.until if end == len(places) else places[end - 1]
+        until = chunk.until if end == len(of_chunk) else of_chunk[end - 1]
         if self._sink.where is not None:
             events = self._filter_of(stream).select(events)
-        return self._batch(stream, EventRows(events, tuple(stream.types().items())), until, table)
+        rows = EventRows(events, tuple(stream.types().items()))
+        return self._batch(stream, rows, places.at(base.name, until), bases)
 
-    def _chunk_after(self, stream: Stream, table: LakeTable, place: EventCursor) -> tuple[Chunk, Places] | None:
-        if self._chunk is not None and self._chunk[0] is stream and self._chunk[1].covers(place):
-            return self._chunk[1:]
-        chunk = read_chunk(table, stream, place, max(self._rows, CHUNK_ROWS))
+    def _chunk_after(
+        self, stream: Stream, base: Stream, table: LakeTable, place: EventCursor
+    ) -> tuple[Chunk, Places] | None:
+        known = self._chunks.get(base.name)
+        if known is not None and known[0] is stream and known[1] is base and known[2].covers(place):
+            return known[2:]
+        rows = max(self._rows, CHUNK_ROWS)
+        derivation = self._derivation(stream, base)
+        chunk = derivation.read(table, place, rows) if derivation else read_chunk(table, stream, place, rows)
         if chunk is None:
             return None
-        self._chunk = (stream, chunk, Places(chunk.events))
-        return self._chunk[1:]
+        of_chunk = Places(chunk.events)
+        self._chunks[base.name] = (stream, base, chunk, of_chunk)
+        return chunk, of_chunk
+
+    def _derivation(self, stream: Stream, base: Stream) -> Derivation | None:
+        if stream.relation is None:
+            return None
+        known = self._derivations.get(base.name)
+        if known is None or known[0] is not stream or known[1] is not base:
+            known = self._derivations[base.name] = (stream, base, Derivation(stream, base))
+        return known[2]
 
     def behind(self, cursor: str | None) -> int | None:
-        _, table = self._table()
-        return max(0, table.state.next_commit - (EventCursor.from_text(cursor).commit if cursor else 0))
+        _, bases = self._source()
+        places = self._places(cursor, bases) if cursor else None
+        return sum(
+            max(0, table.state.next_commit - (places.of(base.name).commit if places else 0)) for base, table in bases
+        )
 
     def follow(self) -> None:
         """The lake keeps every event."""
@@ -102,23 +140,31 @@ class StreamFeed:
     def unfollow(self) -> None:
         """The lake keeps every event."""
 
-    def _start(self, table: LakeTable) -> EventCursor:
-        latest = self._sink.get("scan.startup.mode") == "latest"
-        return EventCursor(table.state.next_commit) if latest else START
+    def _places(self, cursor: str | None, bases: Sequence[Base]) -> UnionCursor:
+        """Where the sink is in the log of each base stream."""
+        if cursor is None:
+            latest = self._sink.get("scan.startup.mode") == "latest"
+            return UnionCursor(
+                tuple((base.name, EventCursor(table.state.next_commit) if latest else START) for base, table in bases)
+            )
+        if len(bases) == 1 and ":" not in cursor:
+            return UnionCursor(((bases[0][0].name, EventCursor.from_text(cursor)),))
+        places = UnionCursor.from_text(cursor)
+        return UnionCursor(tuple((base.name, places.of(base.name)) for base, _ in bases))
 
     def _filter_of(self, stream: Stream) -> EventFilter:
         if self._filter is None or self._filter[0] is not stream:
             self._filter = (stream, EventFilter(stream, self._sink.where, ()))
         return self._filter[1]
 
-    def _batch(self, stream: Stream, rows: EventRows | None, until: EventCursor, table: LakeTable) -> SinkBatch:
+    def _batch(self, stream: Stream, rows: EventRows | None, until: UnionCursor, bases: Sequence[Base]) -> SinkBatch:
         return SinkBatch(
             self._sink.name,
             tuple(stream.types().items()),
             (),
             rows if rows is not None else (),
-            until.to_text(),
-            more=until < EventCursor(table.state.next_commit),
+            until.to_text() if len(bases) > 1 else until.parts[0][1].to_text(),
+            more=any(until.of(base.name) < EventCursor(table.state.next_commit) for base, table in bases),
             time_column=stream.time_column,
         )
 

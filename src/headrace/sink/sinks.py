@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import Sink
 from headrace.errors import NotFoundError, did_you_mean
 from headrace.sink.base import Writer
-from headrace.sink.feeds import Feed, StreamFeed, ViewFeed
+from headrace.sink.feeds import Base, Feed, StreamFeed, ViewFeed
 from headrace.sink.opening import open_writer
 from headrace.sink.progress import Progress, new_progress, read_progress, write_progress
 from headrace.sink.runner import SinkRunner, SinkState, rows_of
@@ -20,17 +20,18 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
-    from headrace.lake.table import LakeTable
 
 
 class Sinks:
     """Starts, changes and drops sinks as a catalog says. Asked by any thread."""
 
-    def __init__(self, store: Store, workspace: Workspace, table_of: Callable[[str], tuple[Stream, LakeTable]]) -> None:
-        """`table_of` gives a stream and its lake."""
+    def __init__(
+        self, store: Store, workspace: Workspace, source_of: Callable[[str], tuple[Stream, Sequence[Base]]]
+    ) -> None:
+        """`source_of` gives a stream, and its base streams with their lakes."""
         self._store = store
         self._workspace = workspace
-        self._table_of = table_of
+        self._source_of = source_of
         self._changing = threading.Lock()
         self._runners: Mapping[str, SinkRunner] = {}  # replaced, never changed
         self._ending: list[SinkRunner] = []
@@ -78,7 +79,7 @@ class Sinks:
 
     def _feed(self, sink: Sink, catalog: Catalog) -> Feed:
         if sink.source in catalog.streams:
-            return StreamFeed(sink, lambda: self._table_of(sink.source), rows_of(sink))
+            return StreamFeed(sink, lambda: self._source_of(sink.source), rows_of(sink))
         return ViewFeed(sink, self._store, rows_of(sink))
 
     def _open(self, sink: Sink) -> Writer:

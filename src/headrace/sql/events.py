@@ -5,23 +5,28 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.catalog import Catalog
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
 from headrace.define.record import KEY
+from headrace.define.relation import Relation
+from headrace.define.tokens import escape
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.lake.events import event_columns, read_files
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, TABLES, VALUE
 from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeTable
+from headrace.maintain.joins import TableLogs
+from headrace.maintain.rows import rows_of
 from headrace.parse.record import COLUMNS, record_schema
 from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -34,6 +39,7 @@ from headrace.workspace.local_spark import local_session
 from headrace.workspace.settings import Workspace
 
 DEAD_LETTERS = "_dead_letters"  # behind a stream's name: its other table
+DERIVED_COLUMNS = (COMMIT, COMMITTED_AT, ARRIVED, POSITION)  # of the event that an event of a derived stream is made of
 SYSTEM_COLUMNS = (COMMIT, COMMITTED_AT, ARRIVED, POSITION, VALUE)
 GROUP = "headrace sql"
 CATALYST = "org.apache.spark.sql.catalyst"
@@ -61,6 +67,7 @@ class Events:
         self._catalog = running_streams(workspace)
         self._commits: dict[str, int] = {}
         self._behind: list[str] = []
+        self._resources = ExitStack()  # files that are read stay on disk as long as the session is used
 
     def sql(self, query: str, limit: SqlLimit = None) -> SqlAnswer:
         """The rows of one SELECT. Ctrl-C cancels its jobs."""
@@ -96,6 +103,10 @@ class Events:
             took_ms=round((time.monotonic() - start) * 1000),
         )
 
+    def close(self) -> None:
+        """Let go of files."""
+        self._resources.close()
+
     def progress(self) -> Progress:
         """Finished and known tasks; callable from any thread."""
         tracker = self._spark.sparkContext.statusTracker()
@@ -105,12 +116,12 @@ class Events:
         return Progress(done, known, "tasks")
 
     def _add(self, stream: Stream) -> None:
-        """Create the two tables of a stream, over the current files of the lake."""
+        """Create the two tables of a stream, over the current files of the lake; a derived one has no dead letters."""
+        if stream.relation is not None:
+            self._add_derived(stream, stream.relation)
+            return
         storage = LocalStorage(self._workspace.lake(stream.name))
-        try:
-            table = LakeTable(self._workspace.lake(stream.name), stream, fence=None)
-        except TableNotFoundError:
-            table = None
+        table = self._table(stream)
         commits = table.state.next_commit if table else 0
         waiting = backlog_bytes(self._workspace, stream, table.state.position if table else START)
         if waiting:
@@ -132,6 +143,32 @@ class Events:
             rows = rows.selectExpr(*map(in_backticks, fields), *system_columns)
             rows.createOrReplaceTempView(in_backticks(name))
         self._commits[stream.name] = commits
+
+    def _add_derived(self, stream: Stream, relation: Relation) -> None:
+        """Create the table of a derived stream, of the files of its base streams."""
+        parts = []
+        for name in relation.streams:
+            base = self._catalog.streams[name]
+            self._add(base)
+            table = self._table(base)
+            files = table.files(0, self._commits[name]) if table else []
+            storage = LocalStorage(self._workspace.lake(name))
+            events = read_files(self._spark, storage, base, files, (*DERIVED_COLUMNS, TABLES))
+            joins = self._resources.enter_context(TableLogs(self._find).opened(self._spark, name))
+            rows = rows_of(events, base, relation, joins)
+            fields = [in_backticks(field.name) for field in stream.fields if not field.name.startswith("_")]
+            parts.append(rows.selectExpr(*fields, *DERIVED_COLUMNS, f"{escape(name)} AS _stream"))
+        reduce(DataFrame.unionAll, parts).createOrReplaceTempView(in_backticks(stream.name))
+
+    def _find(self, name: str) -> tuple[Stream, LakeTable] | None:
+        stream = self._catalog.streams.get(name)
+        table = self._table(stream) if stream else None
+        return (stream, table) if stream and table else None
+
+    def _table(self, stream: Stream) -> LakeTable | None:
+        with suppress(TableNotFoundError):
+            return LakeTable(self._workspace.lake(stream.name), stream, fence=None)
+        return None
 
     def _refuse_changes(self, query: str) -> None:
         """Allow queries only: Spark runs a command as soon as it is parsed."""
@@ -193,7 +230,11 @@ def open_events(workspace: Workspace) -> Iterator[Events]:
     """Start Spark for the events of a workspace, and stop it."""
     running_streams(workspace)  # fails before Spark is started
     with local_session(workspace) as spark:
-        yield Events(workspace, spark)
+        events = Events(workspace, spark)
+        try:
+            yield events
+        finally:
+            events.close()
 
 
 def _type(of: Any) -> str:

@@ -188,8 +188,13 @@ class Version:
 
     @property
     def stalled(self) -> str | None:
-        """The first error that stops its computation."""
-        return next((base.stalled for base in self.bases if base.stalled), None)
+        """The first error that stops its computation; of a version of several streams, it names the stream."""
+        for base in self.bases:
+            if base.stalled:
+                prefix = f"stream '{base.stream}'"
+                whole = len(self.bases) == 1 or prefix in base.stalled
+                return base.stalled if whole else f"{prefix}: {base.stalled}"
+        return None
 
     @property
     def quarantined(self) -> bool:

@@ -9,10 +9,11 @@ import orjson
 
 from headrace.define.catalog import parse
 from headrace.errors import CorruptionError
+from headrace.format import freshness
 from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Cost
 from headrace.server.damaged import DamagedStream
-from headrace.server.describe import describe_view
+from headrace.server.describe import describe_view, join_freshness
 from headrace.server.state import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
 from headrace.server.stream import RunningStream
 
@@ -81,3 +82,14 @@ def test_a_damaged_stream_has_the_members_of_a_running_one() -> None:
     status = damaged.describe()
     assert status.name == "visits"
     assert (status.events, status.last_upkeep, status.error) == (None, None, "the lake is damaged")
+
+
+def test_a_stream_that_lags_is_named_with_its_own_freshness() -> None:
+    assert join_freshness({"visits": (7, None)}) == (7, None)
+    assert join_freshness({"visits": (None, "starting")}) == (None, "starting")
+    assert join_freshness({"visits": (0, None), "calls": (0, None)}) == (0, None)
+    behind = join_freshness({"visits": (0, None), "calls": (5_000, None)})
+    assert behind == (5_000, "stream 'calls': 5.0 s behind; stream 'visits': up to date")
+    assert freshness(*behind) == "5.0 s behind (stream 'calls': 5.0 s behind; stream 'visits': up to date)"
+    unknown = join_freshness({"visits": (20, None), "calls": (None, "catching up with history: 1 of 3 commits")})
+    assert unknown == (None, "stream 'calls': catching up with history: 1 of 3 commits; stream 'visits': 20 ms behind")

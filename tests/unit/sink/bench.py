@@ -49,7 +49,9 @@ class Bench:
             if not any(version.view.name == view.name for version in self._versions()):
                 self.store.register(view, fingerprint(view), {"events": 0})
         self.lake = LakeTable(folder / "lake", self.stream, fence=1)
-        self.sinks = Sinks(self.store, Workspace(folder, Settings()), lambda name: (self.stream, self.lake))
+        self.sinks = Sinks(
+            self.store, Workspace(folder, Settings()), lambda name: (self.stream, [(self.stream, self.lake)])
+        )
 
     @property
     def views(self) -> list[View]:

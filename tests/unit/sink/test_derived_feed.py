@@ -1,0 +1,44 @@
+"""What sinks send of derived streams: each row once, from a cursor for each base stream."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headrace.bench.lake import add_commit
+from headrace.define.catalog import parse
+from headrace.errors import QuestionError
+from headrace.lake.table import LakeTable
+from headrace.sink.feeds import StreamFeed
+
+DEFINITIONS = """CREATE STREAM a (id BIGINT, at TIMESTAMP); CREATE STREAM b (id BIGINT, at TIMESTAMP);
+CREATE STREAM d AS SELECT id, explode(split(CAST(id AS STRING), '1')) AS piece FROM a
+UNION ALL SELECT id, 'b' FROM b WHERE id % 2 = 0;
+CREATE SINK s FROM d WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');"""
+
+
+def test_each_row_once_over_restarts(tmp_path: Path) -> None:
+    catalog = parse(DEFINITIONS)
+    bases = [(catalog.streams[name], LakeTable(tmp_path / name, catalog.streams[name], fence=1)) for name in ("a", "b")]
+    cursor: str | None = None
+    rows: Counter[tuple[int, str]] = Counter()
+    for turn in range(6):
+        for stream, table in bases:
+            add_commit(table, stream, 7 + turn)
+        feed = StreamFeed(catalog.sinks["s"], lambda: (catalog.streams["d"], bases), 4)  # as after a restart
+        for _ in range(20 if turn < 5 else 1000):
+            batch = feed.after(cursor)
+            if batch is None:
+                break
+            assert len(batch.changes) <= 4
+            rows.update((change.row["id"], change.row["piece"]) for change in batch.changes)
+            cursor = batch.cursor
+    assert feed.after(cursor) is None
+    assert feed.behind(cursor) == 0
+    ids = range(sum(7 + turn for turn in range(6)))
+    expected = Counter((number, piece) for number in ids for piece in str(number).split("1"))
+    assert rows == expected + Counter((number, "b") for number in ids if number % 2 == 0)
+    with pytest.raises(QuestionError, match="made of several"):
+        feed.after("12-4096")
