@@ -137,10 +137,12 @@ class EventLog:
     def start_of_last(self, count: int) -> EventCursor:
         """The cursor after which there are this many events, or all if there are fewer."""
         cursor, looked_at = cursor_of_last(self.table, count), count
-        while self._is_derived and count and cursor > START:
+        while self._is_derived and count:
             places = [orjson.loads(line)["cursor"] for line in self.until(cursor, self.end, None)]
-            if len(places) >= count:
-                return self.parse(places[-count - 1]) if len(places) > count else cursor
+            if len(places) > count:
+                return self.parse(places[-count - 1])
+            if len(places) == count or looked_at >= self.table.rows():
+                break
             looked_at *= 4  # so many events of the base stream made too few
             cursor = cursor_of_last(self.table, looked_at)
         return cursor

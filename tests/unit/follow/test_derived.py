@@ -129,6 +129,16 @@ def test_a_condition_selects_among_derived_events(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_last_events_where_there_are_fewer_and_the_log_begins_later(tmp_path: Path) -> None:
+    derived, bases = definitions(DERIVED["filtered"][0])
+    table = LakeTable(tmp_path, bases["a"], fence=1)
+    add_commit(table, bases["a"], 0, dead=3)
+    add_commit(table, bases["a"], 4)
+    log: Any = open_log(derived, bases, {"a": table})
+    events = read_all(log, log.start_of_last(10), random.Random(0))
+    assert [event["event"]["id"] for event in events] == [3, 6]
+
+
 def test_events_that_only_python_makes(tmp_path: Path) -> None:
     """DuckDB does not know these capitals as Spark does, so that it fails on them."""
     derived, bases = definitions("SELECT upper(concat('straße ', CAST(id AS STRING))) AS big FROM a")
