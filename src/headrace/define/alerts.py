@@ -36,6 +36,11 @@ def make_alert(
             expected="a materialized view",
             fix="make a view that counts the events, or write ON STREAM … WHEN NO EVENTS FOR INTERVAL …",
         )
+    if on_close and view.over is not None:
+        raise DefinitionError(
+            f"alert '{name}': the view '{view.name}' is over a table, whose rows may always change: no window closes",
+            fix="remove EMIT ON WINDOW CLOSE",
+        )
     if on_close and view.window is None:
         raise DefinitionError(
             f"alert '{name}': the view '{view.name}' has no window that could close",

@@ -170,6 +170,11 @@ def _view_mode(
             found="EMIT ON WINDOW CLOSE",
             fix="remove it, or write FORMAT UPSERT",
         )
+    if on_close and view.over is not None:
+        raise DefinitionError(
+            f"sink '{name}': view '{view.name}' is over a table, whose rows may always change: it is never settled",
+            fix="write FORMAT UPSERT without EMIT ON WINDOW CLOSE",
+        )
     if on_close and view.window is None:
         clause = "FORMAT APPEND" if mode == "append" else "EMIT ON WINDOW CLOSE"
         raise DefinitionError(

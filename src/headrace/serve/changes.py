@@ -47,9 +47,11 @@ def changes_after(
     """
     with store.snapshot() as snapshot:
         version = find_serving(snapshot, view)
-        if on_close and version.view.window is None:
+        if on_close and (version.view.window is None or version.view.over is not None):
             raise QuestionError(
-                f"view '{view}' has no window, so none of its rows is ever settled",
+                f"view '{view}' has no window, so none of its rows is ever settled"
+                if version.view.over is None
+                else f"view '{view}' is over a table, so none of its rows is ever settled",
                 fix="leave out EMIT ON WINDOW CLOSE, or declare the view with window(…) in GROUP BY",
             )
         return Evaluation(snapshot, version, limit, on_close, corrections).after(cursor)

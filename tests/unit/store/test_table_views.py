@@ -17,6 +17,7 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
 from headrace.maintain.lift import lift_view
+from headrace.serve.changes import changes_after
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.store.base import START, Step, Store
@@ -52,7 +53,11 @@ class Table:
 
     def apply_catalog(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        with self.store.snapshot() as snapshot:
+            known = {version.fingerprint for version in snapshot.versions() if version.live}
         for view in catalog.views.values():
+            if fingerprint(view) in known:
+                continue
             self.store.register(view, fingerprint(view), catalog.patience_ms(view) or {"people": 0}, {"people": START})
 
     def reopen(self) -> None:
@@ -153,4 +158,50 @@ def test_any_history(tmp_path_factory: pytest.TempPathFactory, steps: list[Any])
         else:
             table.send(step)
         check(table)
+    table.store.close()
+
+
+def test_followers_are_told_of_rows_that_are_new_other_and_gone(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.store.follow("headcount", "test")
+    person = {"id": 1, "place": "Rome", "age": 20, "at": EPOCH, "_deleted": None}
+    table.send([person, {**person, "id": 2}])
+    known: dict[str, int] = {}
+    cursor = None
+    for rows in ([], [{**person, "place": "Oslo"}], [{**person, "id": 2, "_deleted": True}], [{**person, "id": 3}]):
+        table.send(rows)
+        batch = changes_after(table.store, "headcount", cursor, limit=100)
+        cursor = batch.cursor
+        for change in batch.changes:
+            if change.op == "upsert":
+                known[change.row["place"]] = change.row["people"]
+            else:
+                del known[change.row["place"]]
+        assert known == {row["place"]: row["people"] for row in table.ask("headcount")}
+    assert known == {"Oslo": 1, "Rome": 1}
+    table.store.close()
+
+
+def test_an_edit_of_a_view(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    person = {"id": 1, "place": "Rome", "age": 20, "at": EPOCH, "_deleted": None}
+    table.send([person, {**person, "id": 2, "place": "Oslo"}])
+    table.apply_catalog(parse(DEFINITIONS.replace("WHERE age >= 18", "WHERE age >= 30")))
+    assert table.ask("adults") == []
+    table.send([{**person, "id": 3, "age": 40}])
+    assert [row["place"] for row in table.ask("adults")] == ["ROME"]
+    assert table.ask("headcount") == expected("headcount", table.present())
+    table.store.close()
+
+
+def test_a_view_that_fails_stalls_alone(tmp_path: Path) -> None:
+    text = DEFINITIONS + "CREATE MATERIALIZED VIEW broken AS SELECT max(age * 2000000000) AS n FROM people;"
+    table = Table(tmp_path, text)
+    person = {"id": 1, "place": "Rome", "age": 1, "at": EPOCH, "_deleted": None}
+    table.send([person])
+    table.send([{**person, "age": 30}])
+    check(table)
+    with table.store.snapshot() as snapshot:
+        broken = next(version for version in snapshot.versions() if version.view.name == "broken")
+    assert "ut of" in (broken.stalled or "")
     table.store.close()
