@@ -24,6 +24,8 @@ CREATE VIEW totals AS SELECT page, sum(hits) AS hits, approx_count_distinct_merg
 CREATE VIEW shares AS WITH every AS (SELECT sum(hits) AS hits FROM totals)
   SELECT t.page, t.hits / every.hits AS share FROM totals t, every ORDER BY share DESC, page;
 CREATE VIEW broken AS SELECT page, CAST(page AS INT) AS number FROM traffic;
+CREATE VIEW zero AS SELECT hits % 0 AS rest FROM traffic;
+CREATE VIEW everything AS SELECT * FROM traffic;
 CREATE VIEW large AS SELECT count(*) AS n FROM range(100000000) a, range(100000) b, traffic;
 CREATE VIEW nested AS SELECT list(hits ORDER BY hits) AS hits, map {'a': max(hits)} AS m, min(window_start) AS first,
   CAST(sum(hits) AS HUGEINT) * 10000000000000000000 AS wide FROM traffic;
@@ -83,6 +85,14 @@ def test_types_windows_and_settled_pass_through(shop: Served) -> None:
         assert "logical view" in answer._repr_html_()
         assert "logical view" in connection.view("top_pages")._repr_html_()
         assert Answer.from_dict(answer.as_dict()) == answer
+
+
+def test_the_declared_columns_are_those_of_answers(shop: Served) -> None:
+    with connect(shop.url) as connection:
+        declared = {view["name"]: view["columns"] for view in connection.logical_views()}
+        for name in ("everything", "top_pages", "totals", "shares"):
+            columns = [{"name": column, "type": str(of)} for column, of in connection.ask(name).columns]
+            assert columns == declared[name]
 
 
 def test_merged_sketches_are_as_exact_as_in_sql(shop: Served) -> None:
@@ -167,6 +177,18 @@ def test_failures_are_sentences_that_name_the_view(logical: Path, serve: Callabl
             SqlLimitError, match="view 'large' cannot be computed: the computation was stopped at its dead"
         ):
             connection.ask("large")
+        with pytest.raises(
+            SqlError, match=r"view 'zero' cannot be computed: Division by zero in .* Use TRY\("
+        ) as error:
+            connection.ask("zero")
+        assert "SET" not in str(error.value)
+        for condition in (
+            "true) UNION ALL (SELECT page FROM traffic",
+            "true); SELECT (1",
+            "read_text('/etc/passwd') = ''",
+        ):
+            with pytest.raises(SqlError):
+                connection.ask("totals", having=condition)
         assert connection.ask("totals").rows()
 
 
@@ -194,14 +216,23 @@ def test_sql_reads_logical_views_beside_the_others(shop: Served) -> None:
 
 def test_lists_and_status_name_them(shop: Served, headrace: Callable[..., Ran], logical: Path) -> None:
     listed = shop.http.get("/v1/views").json()["logical"]
-    assert [view["name"] for view in listed] == ["broken", "large", "nested", "shares", "top_pages", "totals"]
+    assert [view["name"] for view in listed] == [
+        "broken",
+        "everything",
+        "large",
+        "nested",
+        "shares",
+        "top_pages",
+        "totals",
+        "zero",
+    ]
     shares = next(view for view in listed if view["name"] == "shares")
     assert (shares["reads"], shares["parts"], shares["freshness_ms"]) == (["totals"], ["traffic"], 0)
     assert shares["columns"] == [{"name": "page", "type": "STRING"}, {"name": "share", "type": "DOUBLE"}]
     out = headrace("views", "-w", logical).out
     assert "logical view" in out
     assert "top_pages" in headrace("status", "-w", logical).out
-    assert headrace("views", "-w", logical, "--json").json[-1]["name"] == "totals"
+    assert headrace("views", "-w", logical, "--json").json[-1]["name"] == "zero"
 
 
 def test_the_command_and_an_edit(logical: Path, serve: Callable[..., Served], headrace: Callable[..., Ran]) -> None:

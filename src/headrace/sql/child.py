@@ -40,6 +40,7 @@ SANDBOX = {
     "max_temp_directory_size": "0B",
 }
 _OUT_OF_MEMORY = re.compile(r"Out of Memory|bad_alloc|malloc of size|realloc of size", re.IGNORECASE)
+_SETTING = re.compile(r",? or SET \w+ ?= ?\w+[^.]*")  # advice that does not apply: settings are locked
 _PATH = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?(?:[/\\][^\s/\\'\":;,()]+){2,}[/\\]?")
 
 
@@ -204,6 +205,7 @@ def _describe_error(error: Exception, query: str) -> dict[str, Any]:
     line = re.search(r"^LINE (\d+):", text, re.MULTILINE)
     sentence = " ".join(text.split("\n\nLINE ")[0].split())[:600]
     sentence = re.sub(r"^(\w+ )+Error: ", "", sentence)
+    sentence = _SETTING.sub("", sentence)
     sentence = _PATH.sub(lambda path: path[0] if path[0] in query else "…", sentence)
     has_lines = line and "\n" in query.strip()
     return {"message": sentence, "found": f"line {line[1]} of the query" if line and has_lines else None}

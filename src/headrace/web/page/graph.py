@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.format import count, freshness
+from headrace.format import count, freshness, plural
 from headrace.html import Html, plain, tag
 from headrace.server.state import GraphStatus, NodeStatus
 from headrace.web.page.frame import asset
@@ -56,7 +56,7 @@ def node_line(node: NodeStatus) -> str:
     if node.events_per_second is not None:
         parts.append(f"{count(node.events_per_second)} events/s")
     if node.rows is not None:
-        parts.append(f"{count(node.rows)} rows")
+        parts.append(plural(node.rows, "row"))
     if node.problem:
         parts.append(node.problem)
     elif node.kind != "alert" and (node.freshness_ms is not None or node.freshness_reason):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others have only their own pages
 ROWS, WINDOWS = 50, 60
 REASONS_S = 15.0
+COMPUTED_S = 5.0  # how long the rows of a logical view are shown: each evaluation takes a process
 FORM_S = 60  # reload interval of a page with a form without JavaScript; a reload loses what is being typed
 MORE_ROWS, MORE_WINDOWS = 200, 180
 MOST_SORTED = 20_000  # rows that are read to be sorted, on the page of a view
@@ -58,6 +59,7 @@ class WorkspacePage:
     def __init__(self, runtime: Runtime, most_sorted: int = MOST_SORTED) -> None:
         self._runtime = runtime
         self._reasons: Cache[list[DeadLetterReason]] = Cache(REASONS_S)
+        self._computed: Cache[Html] = Cache(COMPUTED_S)
         self._inside: dict[str, tuple[Any, Html]] = {}
         self._few = ContentReader(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
         self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
@@ -131,7 +133,8 @@ class WorkspacePage:
         """One logical view, evaluated for the page."""
         status, name = 200, view.name
         try:
-            rows = logical_rows(view, self._runtime.ask(Question(name, limit=MORE_ROWS, newest_first=True)))
+            question = Question(name, limit=MORE_ROWS, newest_first=True)
+            rows = self._computed.get((name, view.sql), lambda: logical_rows(view, self._runtime.ask(question)))
         except HeadraceError as error:
             status, rows = error.http_status, _problem(error, None)
         json = tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet")
