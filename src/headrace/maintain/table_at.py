@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from zlib import crc32
 
 import duckdb
 import pyarrow as pa
@@ -31,6 +32,7 @@ class TableAt:
     snapshot: tuple[str, ...]  # Parquet files with the latest change of each key
     version: int  # of the snapshot
     pin: int
+    lake: str  # where the log is
     log: Stream
     reads: tuple[str, ...]  # columns of the log
     files: tuple[str, ...]  # of the log, with the commits [version, pin)
@@ -42,7 +44,7 @@ class TableAt:
         return [f"_of_{at}" for at in range(self.keys)]
 
 
-_versions: dict[str, tuple[int, int]] = {}  # by name: the versions that can be shown, the first and the last
+_versions: dict[str, tuple[int, int]] = {}  # of each table: the first and the last that can be shown
 
 
 def forget_tables() -> None:
@@ -53,19 +55,20 @@ def forget_tables() -> None:
 def show_table(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     """Make the rows of a table at a pin those of its name."""
     try:
-        if at.name not in _versions or at.pin < _versions[at.name][0]:
+        if _all(at) not in _versions or at.pin < _versions[_all(at)][0]:
             _load(connection, at)
-        if at.pin > _versions[at.name][1]:
+        if at.pin > _versions[_all(at)][1]:
             _advance(connection, at)
     except BaseException:
-        _versions.pop(at.name, None)  # it may be half advanced: the next one loads it again
+        _versions.pop(_all(at), None)  # it may be half advanced: the next one loads it again
         raise
     rows = f"SELECT * FROM {_all(at)} WHERE _begins <= {at.pin} AND _ends > {at.pin} AND NOT _deleted"
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {at.name} AS {rows}")
 
 
 def _all(at: TableAt) -> str:
-    return f"{at.name}_all"
+    # Workers outlive a workspace: the table of the same name in another one is another table.
+    return f"{at.name}_{crc32(at.lake.encode()):08x}"
 
 
 def _load(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
@@ -82,7 +85,7 @@ def _load(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     )
     files = ", ".join(f"'{path}'" for path in at.snapshot)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_all(at)} AS SELECT {columns} FROM read_parquet([{files}])")
-    _versions[at.name] = (at.version, at.version)
+    _versions[_all(at)] = (at.version, at.version)
 
 
 def _columns(at: TableAt) -> list[str]:
@@ -91,7 +94,7 @@ def _columns(at: TableAt) -> list[str]:
 
 def _advance(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     """Bring the table on to the pin by the changes since the version that it has."""
-    first, last = _versions[at.name]
+    first, last = _versions[_all(at)]
     tables = list(_changes(at, (last, at.pin)))
     if tables:
         connection.register("changes", pa.concat_tables(tables))
@@ -102,7 +105,7 @@ def _advance(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     kept = max(first, at.pin - KEPT)
     if kept > first:
         connection.execute(f"DELETE FROM {_all(at)} WHERE _ends <= {kept}")
-    _versions[at.name] = (kept, at.pin)
+    _versions[_all(at)] = (kept, at.pin)
 
 
 def _merge(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:

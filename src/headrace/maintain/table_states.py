@@ -82,6 +82,7 @@ class TableStates:
             snapshot.files,
             snapshot.version,
             pin,
+            table.storage.location,
             stream,
             tuple(dict.fromkeys([COMMIT, ARRIVED, POSITION, *fields])),
             tuple(table.storage.locate(file.path) for file in files),

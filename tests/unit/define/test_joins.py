@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
@@ -121,3 +122,19 @@ def test_tables_and_streams_that_need_each_other_are_refused() -> None:
             f"{BASE} CREATE STREAM s AS SELECT c.* FROM clicks c JOIN t ON t.user_id = c.user_id;"
             "CREATE TABLE t PRIMARY KEY (user_id) AS SELECT user_id, n FROM s;"
         )
+
+
+def test_python_makes_the_same_view() -> None:
+    users = hr.Table("users", "id STRING, plan STRING, city STRING, n INT", key="id")
+    clicks = parse(BASE).streams["clicks"]
+    joined = clicks.join(users, on="user_id = users.id AND plan <> 'x'", how="left", as_of="ts")
+    view = hr.View("v", joined.where("city = 'y'").agg(hits=hr.count()))
+    assert view == view_of(
+        "FROM clicks c LEFT JOIN users FOR SYSTEM_TIME AS OF ts u ON user_id = u.id AND plan <> 'x' WHERE city = 'y'"
+    )
+    with pytest.raises(DefinitionError, match="joins of two streams are not available yet"):
+        clicks.join(clicks, on="user_id")
+    with pytest.raises(DefinitionError, match="'how' is not known"):
+        clicks.join(users, on="user_id = id", how="right")
+    with pytest.raises(DefinitionError, match="USING names 'plan'"):
+        hr.View("v", clicks.join(users, on="plan").agg(hits=hr.count()))

@@ -98,7 +98,19 @@ class Mapping:
     at: Location
 
 
-RowStep = Conditions | Selection | Explosion | Union | Sampling | Mapping
+@dataclass(frozen=True)
+class Joining:
+    """join(…)."""
+
+    table: Any  # the model's Table
+    on: Source
+    how: str
+    as_of: Source | None
+    at: Location
+
+
+RowStep = Conditions | Selection | Explosion | Union | Sampling | Mapping | Joining
+HOW = ("inner", "left", "semi", "anti")
 
 
 class Queryable:
@@ -156,6 +168,23 @@ class Queryable:
             raise DefinitionError("the seed of a sample is a whole number", found=repr(seed), where=at)
         keys = (by,) if isinstance(by, str) else tuple(by)
         return self._query().then(Sampling(float(percent), tuple(source_of(key, "a key") for key in keys), seed, at))
+
+    def join(self, table: Any, *, on: str, how: str = "inner", as_of: str | None = None) -> Query:
+        """The rows with the columns of the row of a table that has the same key, as it was at the commit of the event.
+
+        `on` compares the whole primary key, as in "user_id = users.id"; a name alone is a column of both. `how` is
+        "inner", "left", "semi" or "anti". With `as_of`, a time of the event, the table is as it was at that time.
+        """
+        at = caller()
+        if not isinstance(table, Queryable) or not hasattr(table, "key"):
+            raise DefinitionError(
+                "join takes a table", found=getattr(table, "name", None) or type(table).__name__,
+                fix="make one with hr.Table(…); joins of two streams are not available yet", where=at,
+            )  # fmt: skip
+        if how not in HOW:
+            raise DefinitionError("join: 'how' is not known", found=repr(how), expected=", ".join(HOW), where=at)
+        time = None if as_of is None else source_of(as_of, "as_of")
+        return self._query().then(Joining(table, source_of(on, "on"), how, time, at))
 
     def map(self, function: Callable[..., Any] | str, *arguments: str, as_: str | None = None) -> Query:
         """The rows with what a function made by `hr.udf` computes of them: the columns that it gives.

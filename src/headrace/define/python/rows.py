@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 from headrace.define.derive import Columns, Rows
 from headrace.define.expression import hints
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
+from headrace.define.expression.syntax import Name
 from headrace.define.expression.terms import quote
 from headrace.define.mistakes import Mistakes, placed
 from headrace.define.model import Table
@@ -14,6 +17,7 @@ from headrace.define.own import find_function
 from headrace.define.python.query import (
     Conditions,
     Explosion,
+    Joining,
     Mapping,
     Query,
     RowStep,
@@ -21,7 +25,10 @@ from headrace.define.python.query import (
     Selection,
     Union,
 )
+from headrace.define.relation import JoinKind
 from headrace.define.rules import check_name
+from headrace.define.sql.joins import TableScope, apply_join
+from headrace.define.sql.query_tree import JoinItem
 from headrace.define.sql.select import Item
 from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, Source
@@ -101,6 +108,17 @@ def _apply(step: RowStep, rows: Rows) -> Rows:
         case Mapping():
             with placed(step.at):
                 return _map(step, rows)
+        case Joining():
+            with placed(step.at):
+                return _join(step, rows)
+
+
+def _join(step: Joining, rows: Rows) -> Rows:
+    on, kind = parse_tree(step.on), cast(JoinKind, step.how)
+    item = JoinItem(0, step.table.name, kind, as_of=parse_tree(step.as_of) if step.as_of else None)
+    alone = isinstance(on, Name) and on.of is None
+    item = replace(item, using=(on.name,)) if isinstance(on, Name) and alone else replace(item, on=on)
+    return apply_join(item, rows, TableScope(step.on, {step.table.name.lower(): step.table}, {}))
 
 
 def _columns(step: Selection, rows: Rows) -> Columns:
