@@ -137,7 +137,11 @@ def check_definitions(workspace: Workspace) -> list[Finding]:
         message, fix = f"'{workspace.definitions}' declares nothing", "`headrace init --from FILE` writes a definition"
         return [warn("definitions", message, fix)]
     counts = [plural(len(catalog.streams), "stream"), plural(len(catalog.views), "view")]
-    counts += [plural(len(some), kind) for kind, some in (("sink", catalog.sinks), ("alert", catalog.alerts)) if some]
+    counts += [
+        plural(len(some), kind)
+        for kind, some in (("logical view", catalog.logical), ("sink", catalog.sinks), ("alert", catalog.alerts))
+        if some
+    ]
     summary = good("definitions", f"{', '.join(counts[:-1])} and {counts[-1]} declared")
     return [summary, _check_changes(workspace, catalog)]
 

@@ -157,6 +157,11 @@ def read_question(ask: Fields | Text, catalog: Catalog) -> Request:
     view = fields.get(VIEW)
     if not isinstance(view, Text) or not view.value:
         raise (view or ask).error("a question names a view", expected="such as {view: traffic}")
+    if view.value in catalog.logical:
+        raise view.error(
+            f"view '{view.value}' is logical, and tests ask materialized views",
+            fix=f"ask what it reads: {', '.join(catalog.logical[view.value].reads)}",
+        )
     if view.value not in catalog.views:
         hint = did_you_mean(view.value, catalog.views)
         if hint is None and view.value in catalog.streams:

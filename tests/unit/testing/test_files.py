@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.testing.document import Items, parse_document
 from headrace.testing.read import read_text
 
-from .shop import HOME, run_one
+from .shop import EXAMPLE, HOME, run_one
 
 
 def test_values_are_as_written() -> None:
@@ -135,3 +135,9 @@ def test_what_does_not_exist_is_a_mistake_of_the_test(tmp_path: Path, rest: str,
     result = run_one(tmp_path, f"- name: x\n  {rest}\n")
     assert result.state == "bad"
     assert says in str(result.error)
+
+
+def test_a_logical_view_is_not_asked(tmp_path: Path) -> None:
+    definitions = f"{EXAMPLE}\nCREATE VIEW top AS SELECT page, hits FROM traffic;"
+    result = run_one(tmp_path, f"- name: x\n  {GIVEN}\n  ask: top\n  expect: {{rows: []}}\n", definitions)
+    assert "view 'top' is logical, and tests ask materialized views; ask what it reads: traffic" in str(result.error)

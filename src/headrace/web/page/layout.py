@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-SWEEPS = 8
+SWEEPS = 16
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,15 @@ def layout(nodes: Iterable[tuple[str, Sequence[str]]]) -> Layout:
     for name, sources in before.items():
         for source in sources:
             after.setdefault(source, []).append(name)
+    best, fewest = [list(column) for column in columns], _crossings(columns, before)
     for sweep in range(SWEEPS):
         forward = sweep % 2 == 0
         for column in columns if forward else reversed(columns):
             _order(column, before if forward else after, columns)
+        crossings = _crossings(columns, before)
+        if crossings < fewest:
+            best, fewest = [list(column) for column in columns], crossings
+    columns = best
     heights = _heights(columns, before, after)
     lowest = min(heights.values(), default=0.0)
     heights = {name: height - lowest for name, height in heights.items()}
@@ -69,6 +75,20 @@ def _columns(
                 left = place
             before.setdefault(name, []).append(left)
     return columns, before
+
+
+def _crossings(columns: Sequence[Sequence[str]], before: Mapping[str, Sequence[str]]) -> int:
+    """How many pairs of edges cross."""
+    places = {name: at for column in columns for at, name in enumerate(column)}
+    crossings = 0
+    for column in columns:
+        edges = sorted((at, places[left]) for at, name in enumerate(column) for left in before.get(name, ()))
+        lefts: list[int] = []
+        for _, left in edges:  # those before it that begin further below
+            place = bisect_right(lefts, left)
+            crossings += len(lefts) - place
+            lefts.insert(place, left)
+    return crossings
 
 
 def _order(column: list[str], neighbours: Mapping[str, Sequence[str]], columns: Sequence[Sequence[str]]) -> None:
