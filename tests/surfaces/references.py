@@ -115,7 +115,9 @@ failed does not use up its key. `/v1/tokens/TOKEN?wait=30s` waits until every vi
 unknown; `freshness_reason` then says why. `settled` means that the window is past the stream's patience; later events
 still count, as corrections. `approximate` has the stated error of each approximate column. A column of `unique` is in
 it only if one of its values is an estimate; `estimates` then lists the rows of these values, from 0:
-`{"visitors": [0, 3]}` means that all other rows are exact. `errors` lists the cells without a value, which are null:
+`{"visitors": [0, 3]}` means that all other rows are exact. Of a view over a [sample](sampling.md) `bounds` has, for
+each row of a scaled column, how far the value is from the true one in 95 of 100 cases, at most: `{"n": [58.8, 12.1]}`.
+`errors` lists the cells without a value, which are null:
 `{"row": 0, "column": "users", "reason": "count(DISTINCT user) has more than 10,000 different values; use …"}`.
 
 **Server-sent events.** `GET /v1/streams/{stream}/tail` and, with `Accept: text/event-stream`,

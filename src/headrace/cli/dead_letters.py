@@ -43,7 +43,9 @@ def dead_letters(
     position: Annotated[int | None, typer.Argument(help="For show.", metavar="POSITION", min=0)] = None,
     workspace: WorkspaceOption = ".",
     limit: Annotated[int, typer.Option(help="list: maximum number to print.", min=1, max=1000)] = 20,
-    cursor: Annotated[int | None, typer.Option(help="list: start before this position.", min=0)] = None,
+    cursor: Annotated[
+        int | None, typer.Option(help="list: continue here, from the end of the previous list.", min=0)
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="list: only reasons that contain this text.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="replay: only count what can be parsed now.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="replay: return when every view has the events.")] = False,
@@ -53,6 +55,8 @@ def dead_letters(
 
     After `headrace apply` of a loosened definition, `headrace dead-letters STREAM replay` turns those that can now be
     parsed into events, each exactly once. If it is interrupted or killed, run it again.
+
+    Of a derived stream they are the rows that a Python function failed for.
     """
     if (action is Action.SHOW) != (position is not None):
         raise UsageError(

@@ -25,6 +25,7 @@ from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.events import EventLog
+from headrace.follow.failed import FailedCalls
 from headrace.follow.logs import open_derived, read_events
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.format import iso_us
@@ -315,8 +316,14 @@ class Offline(WithoutServer):
     def give_up(self) -> None:
         """Nothing to do: nothing is retried."""
 
-    def dead_letters(self, stream: str) -> DeadLetters:
+    def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:
         """The dead letters of a stream."""
+        definition = self._stream(stream)
+        if definition.relation is not None:
+            bases = {name: self._stream(name) for name in definition.relation.streams}
+            return FailedCalls(
+                definition, {name: (partial(_same, base), self._table(base)) for name, base in bases.items()}
+            )
         return DeadLetters(stream, self._table(self._base(stream)))
 
     def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:

@@ -136,6 +136,11 @@ class Relation:
         return exploded or len(self.streams) < len(self.branches)
 
     @property
+    def maps(self) -> tuple[Map, ...]:
+        """Its calls of functions."""
+        return tuple(step for branch in self.branches for step in branch.steps if isinstance(step, Map))
+
+    @property
     def by_position(self) -> bool:
         """Whether rows are chosen by the positions of events."""
         steps = (step for branch in self.branches for step in branch.steps)

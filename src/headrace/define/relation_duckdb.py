@@ -6,7 +6,7 @@ the rows of that commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -23,6 +23,7 @@ from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
 
 COMMIT, POSITION = "_commit", "_position"  # columns of the lake
 VALUES = "_values"  # the array or map that is exploded
+REASON = "_reason"  # why a function failed for a row
 CALLED = "_called"  # what a function gave: a value or an error
 
 
@@ -143,12 +144,44 @@ def rows_sql(
     )
 
 
+def failures_sql(relation: Relation, stream: Stream, reserved: Sequence[str], table: str) -> str | None:
+    """A query for the rows that a function failed for: `reserved`, and `REASON`; None if no function is called."""
+    parts = [
+        map_rows(rows, step, failed=True).select({REASON: duckdb_name(step.columns[0][0])}, {}).sql
+        for rows, step in _calls(relation, stream, tuple(reserved), table)
+    ]
+    return " UNION ALL ".join(parts) or None
+
+
+def calls_sql(relation: Relation, stream: Stream, table: str) -> Iterator[tuple[Map, str]]:
+    """Each call of a function, with a query for its arguments, named a0, a1, …"""
+    for rows, step in _calls(relation, stream, (), table):
+        columns = {f"a{at}": rows.expression(of) for at, of in enumerate(step.arguments)}
+        yield step, rows.select(columns, {}).sql
+
+
+def _calls(relation: Relation, stream: Stream, reserved: tuple[str, ...], table: str) -> Iterator[tuple[Rows, Map]]:
+    """Each call of a function, with the rows that it is called for."""
+    for number, branch in enumerate(relation.branches_of(stream.name)):
+        rows = _first(branch, number, reserved, table)
+        last = max((at for at, step in enumerate(branch.steps) if isinstance(step, Map)), default=-1)
+        for step in branch.steps[: last + 1]:
+            if isinstance(step, Map):
+                yield rows, step
+            rows = refuse_join(rows, step) if isinstance(step, Join) else _step(rows, step)
+
+
+def _first(branch: Branch, number: int, reserved: tuple[str, ...], table: str) -> Rows:
+    """The events of the base stream."""
+    ours = [f"[{number}] AS {name}" if name == PLACE else name for name in reserved]
+    columns = ", ".join([*ours, *(duckdb_name(name) for name, _ in branch.reads)])
+    return Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
+
+
 def _branch(
     relation: Relation, branch: Branch, number: int, reserved: tuple[str, ...], table: str, joins: JoinRows
 ) -> str:
-    ours = [f"[{number}] AS {name}" if name == PLACE else name for name in reserved]
-    columns = ", ".join([*ours, *(duckdb_name(name) for name, _ in branch.reads)])
-    rows = Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
+    rows = _first(branch, number, reserved, table)
     for step in branch.steps:
         rows = joins(rows, step) if isinstance(step, Join) else _step(rows, step)
     # All branches have the columns in the same order.

@@ -22,6 +22,7 @@ from headrace.follow.chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.follow.page import EventCursor
 from headrace.lake.schema import COMMIT, POSITION
 from headrace.lake.table import LakeTable
+from headrace.maintain.maps import give_outcomes
 from headrace.maintain.own import give_function
 from headrace.parse.schema import UTC_US
 from headrace.parse.time_patterns import register
@@ -99,6 +100,7 @@ class Derivation:
                 register(self._duckdb)
                 for function in functions_in(sql):
                     give_function(self._duckdb, function)
+                    give_outcomes(self._duckdb, function)
                 weakref.finalize(self, self._duckdb.close)
             self._duckdb.register("events", events.select([*OURS, *self.reads]))
             try:

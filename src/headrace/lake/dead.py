@@ -113,12 +113,13 @@ def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) ->
             for index, row in enumerate(rows.drop_columns([ARRIVED, VALUE]).to_pylist()):
                 value = rows.column(VALUE)[index].as_py()
                 letters.append(
-                    _letter(row[POSITION], row[COMMIT], arrived[index], row[REASON], value[:most_bytes], len(value))
+                    make_letter(row[POSITION], row[COMMIT], arrived[index], row[REASON], value[:most_bytes], len(value))
                 )
     return letters
 
 
-def _letter(position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int) -> DeadLetter:
+def make_letter(position: int, commit: int, arrived_us: int, reason: str, value: bytes, value_bytes: int) -> DeadLetter:
+    """A dead letter with the first bytes of its event."""
     whole = len(value) == value_bytes
     text, is_utf8 = decoded(value, whole)
     return DeadLetter(

@@ -22,9 +22,12 @@ from headrace.define.expression.terms import Term, render
 from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
+from headrace.define.relation import Relation
+from headrace.define.relation_duckdb import calls_sql, rows_sql
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.table import LakeTable
+from headrace.maintain.maps import give_outcomes, run_outcomes
 from headrace.maintain.own import give_function, run_function
 from headrace.parse.time_patterns import register
 from headrace.types import Expression
@@ -34,6 +37,10 @@ MOST_ALONE = 32  # of them that are also given alone
 MOST_PARTIALS = 12  # of which all pairs and many triples are tried
 EVENTS = "events"
 Row = tuple[Any, ...]
+
+
+class _OnlySparkError(Exception):
+    """Rows that only Spark makes: nothing is tried on them."""
 
 
 def newest_events(table: LakeTable, stream: Stream, names: Sequence[str]) -> pa.Table | None:
@@ -56,6 +63,12 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     register(connection)
     try:
         connection.register(EVENTS, events)
+        if view.relation is not None:
+            of_maps = _refuse_maps(connection, stream, view.relation)
+            if of_maps:
+                return of_maps
+            connection.register(EVENTS, _rows_of(connection, stream, view.relation))
+            stream = view.rows_of(stream)
         for function in functions_in(
             " ".join(expression.sql for expression in expressions_of(view.keys, view.columns, view.where))
         ):
@@ -71,6 +84,8 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
                 reason = rows and _refuse_aggregate(aggregate, _rows(rows))
                 if reason:
                     return reason
+    except _OnlySparkError:
+        return None
     except HeadraceError as error:
         return str(error)
     finally:
@@ -107,6 +122,40 @@ def _values(
     except duckdb.Error:
         return None  # DuckDB differs from Spark here
     return [column.combine_chunks() for column in table.columns]
+
+
+def _rows_of(connection: duckdb.DuckDBPyConnection, stream: Stream, relation: Relation) -> pa.Table:
+    """The derived rows of the events."""
+    try:
+        rows: pa.Table = connection.sql(rows_sql(relation, stream, (), EVENTS)).to_arrow_table()
+    except (DefinitionError, duckdb.Error) as error:
+        raise _OnlySparkError(str(error)) from error
+    return rows
+
+
+def _refuse_maps(connection: duckdb.DuckDBPyConnection, stream: Stream, relation: Relation) -> str | None:
+    """Which function that is called for derived rows fails for all of them, or depends on other rows."""
+    for function in functions_in(" ".join(step.function for step in relation.maps)):
+        give_outcomes(connection, function)
+    try:
+        for step, sql in calls_sql(relation, stream, EVENTS):
+            called = find_function(step.function)
+            arguments = [column.combine_chunks() for column in connection.sql(sql).to_arrow_table().columns]
+            reason = _refuse_map(called, arguments) if called and len(arguments[0]) else None
+            if reason:
+                return reason
+    except (DefinitionError, duckdb.Error) as error:
+        raise _OnlySparkError(str(error)) from error
+    return None
+
+
+def _refuse_map(function: OwnFunction, arguments: list[pa.Array]) -> str | None:
+    errors = run_outcomes(function, *arguments).field("error")
+    if not errors.null_count:
+        return f"{errors[0].as_py()}; it failed for each of {len(errors)} events"
+    if errors.null_count < len(errors):
+        return None  # some fail: they are dead letters
+    return _refuse_function(function, arguments)  # which raises if it fails for all of them together
 
 
 def _refuse_function(function: OwnFunction, arguments: list[pa.Array]) -> str | None:

@@ -12,6 +12,7 @@ from headrace.define.model import Stream
 from headrace.errors import HeadraceError
 from headrace.follow.bell import Bell
 from headrace.follow.events import EventLog
+from headrace.follow.failed import PATIENCE_S, FailedCalls
 from headrace.follow.logs import Log, open_derived
 from headrace.follow.sources import Source, StreamSource
 from headrace.follow.subscriptions import Subscriptions
@@ -19,6 +20,8 @@ from headrace.follow.terms import Terms
 from headrace.follow.view_source import ViewSource
 from headrace.server.stream import RunningStream
 from headrace.store.base import Store
+
+COUNTING_S = 0.2  # that counting dead letters may delay a status
 
 
 class Following:
@@ -39,6 +42,7 @@ class Following:
         self._lock = threading.Lock()
         self._logs: dict[str, EventLog] = {}
         self._derived: dict[str, tuple[tuple[str, ...], Log]] = {}  # by name, with the base streams
+        self._failed: dict[str, FailedCalls] = {}  # by derived stream
         self._sources: dict[str, tuple[object, Source]] = {}  # by subscription, with what it was made for
         self.subscriptions = Subscriptions(folder, self._source_of, still_mine)
 
@@ -59,6 +63,24 @@ class Following:
                 log = open_derived(partial(self._definition, stream), streams, logs)
                 self._derived[stream.name] = (names, log)
         return log
+
+    def failed_calls(self, stream: Stream) -> FailedCalls:
+        """The dead letters of a derived stream; what was read of them is kept while the stream is the same."""
+        assert stream.relation is not None, "it is derived"
+        pipelines = {name: self._pipeline_of(name) for name in stream.relation.streams}
+        tables = tuple(pipeline.table for pipeline in pipelines.values())
+        with self._lock:
+            calls = self._failed.get(stream.name)
+            if calls is None or calls.stream != stream or calls.tables != tables:
+                bases = {name: (partial(_stream_of, each), each.table) for name, each in pipelines.items()}
+                calls = self._failed[stream.name] = FailedCalls(stream, bases, PATIENCE_S)
+        return calls
+
+    def count_failed(self, stream: Stream) -> int | None:
+        """How many dead letters a derived stream has; None if it calls no function, or if that takes too long now."""
+        if stream.relation is None or not stream.relation.maps:
+            return None
+        return self.failed_calls(stream).count(COUNTING_S)
 
     def _definition(self, known: Stream) -> Stream:
         """What a derived stream is now; once it is gone, what it was."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headrace.define.model import View
+from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
 from headrace.follow.terms import SubscriptionStatus
 from headrace.server.definitions import Definitions, Running
@@ -43,6 +43,7 @@ class Monitor:
         self.failed: HeadraceError | None = None
         self.warming_up: str | None = "Spark is starting"  # what is missing until a first event would flow
         self.subscriptions: Callable[[], list[SubscriptionStatus]] = list
+        self.count_failed: Callable[[Stream], int | None] = lambda stream: None  # dead letters of a derived stream
         self._spark = spark
         self._workspace = workspace
         self._url = url
@@ -72,14 +73,21 @@ class Monitor:
             warnings=health.warnings,
             heartbeat_ms=None if self._beat is None else round((time.monotonic() - self._beat) * 1000),
             memory_mb=memory_mb(),
-            streams=tuple(_describe_streams(running)),
+            streams=tuple(self._describe_streams(running)),
             views=tuple(self._describe_views(running)),
             subscriptions=tuple(self.subscriptions()),
         )
 
     def streams(self) -> list[StreamStatus]:
         """The streams with their numbers."""
-        return _describe_streams(self._definitions.running)
+        return self._describe_streams(self._definitions.running)
+
+    def _describe_streams(self, running: Running) -> list[StreamStatus]:
+        derived = [stream for stream in running.catalog.streams.values() if stream.relation is not None]
+        statuses = [pipeline.describe() for pipeline in running.pipelines.values()]
+        statuses += [replace(describe_derived(each), dead_letters=self.count_failed(each)) for each in derived]
+        tables = running.catalog.tables
+        return sorted((replace(status, table=status.name in tables) for status in statuses), key=lambda each: each.name)
 
     def views(self) -> list[ViewStatus]:
         """The views with version and freshness."""
@@ -88,7 +96,7 @@ class Monitor:
     def tables(self) -> list[TableStatus]:
         """The tables with rows, version and freshness."""
         running = self._definitions.running
-        streams, views = _describe_streams(running), self._describe_views(running)
+        streams, views = self._describe_streams(running), self._describe_views(running)
         with self._store.snapshot() as snapshot:
             return describe_tables(running.catalog.tables, streams, views, snapshot)
 
@@ -181,10 +189,3 @@ def _build_status(running: Running, version: Version) -> BuildStatus | None:
     pipelines = [running.pipelines.get(stream) for stream in version.view.streams]
     parts = [pipeline.progress(version) for pipeline in pipelines if pipeline]
     return describe_build(version, parts) if len(parts) == len(pipelines) else None
-
-
-def _describe_streams(running: Running) -> list[StreamStatus]:
-    derived = [stream for stream in running.catalog.streams.values() if stream.relation is not None]
-    statuses = [*(pipeline.describe() for pipeline in running.pipelines.values()), *map(describe_derived, derived)]
-    tables = running.catalog.tables
-    return sorted((replace(status, table=status.name in tables) for status in statuses), key=lambda each: each.name)

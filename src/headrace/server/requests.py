@@ -21,6 +21,7 @@ from headrace.define.kafka import parse_place
 from headrace.define.model import LogicalView, Stream
 from headrace.errors import NotFoundError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
+from headrace.follow.failed import FailedCalls
 from headrace.follow.feed import ViewFeed, ViewFeeds
 from headrace.follow.logs import read_events
 from headrace.follow.page import EventPage, EventQuestion
@@ -281,8 +282,11 @@ class Requests:
         """Forget a named subscription."""
         self.following.subscriptions.drop(name)
 
-    def dead_letters(self, stream: str) -> DeadLetters:
-        """What a stream could not read."""
+    def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:
+        """What a stream could not read; of a derived one, the rows that functions failed for."""
+        derived = self._derived(stream)
+        if derived is not None:
+            return self.following.failed_calls(derived)
         return self._pipeline(stream).dead_letters()
 
     def alerts(self) -> list[AlertStatus]:

@@ -77,6 +77,7 @@ class Runtime(Requests):
         self._sinks = Sinks(self._store, workspace, self._source_of)
         self.following = Following(workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check)
         self.monitor.subscriptions = self.following.subscriptions.statuses
+        self.monitor.count_failed = self.following.count_failed
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)
         self.feeds = ViewFeeds(self._store, self.stopped)
         self._started: float | None = None
