@@ -84,7 +84,7 @@ class DerivedReader(StreamReader, FromReader):
     def _is_derived(self) -> bool:
         """Whether AS follows the name, and what may stand between them."""
         index = self.index
-        while not self.at_end() and not self.sees("AS"):
+        while not self.at_end() and not self.sees("AS") and not self.sees("INCLUDE"):  # that one may have an AS, too
             if self.sees_symbol("("):
                 self.skip_parentheses()
             else:
