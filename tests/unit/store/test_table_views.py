@@ -205,3 +205,17 @@ def test_a_view_that_fails_stalls_alone(tmp_path: Path) -> None:
         broken = next(version for version in snapshot.versions() if version.view.name == "broken")
     assert "ut of" in (broken.stalled or "")
     table.store.close()
+
+
+def test_going_back_to_an_earlier_version(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    person = {"id": 1, "place": "Rome", "age": 20, "at": EPOCH, "_deleted": None}
+    table.send([person])
+    table.apply_catalog(parse(DEFINITIONS.replace("WHERE age >= 18", "WHERE age >= 30")))
+    table.send([{**person, "id": 2, "place": "Oslo"}])
+    assert table.ask("adults") == []
+    table.store.revive("adults", 1)
+    assert table.ask("adults") == expected("adults", table.present())
+    table.send([{**person, "id": 1, "_deleted": True}])
+    check(table)
+    table.store.close()

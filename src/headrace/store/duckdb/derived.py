@@ -64,6 +64,7 @@ def fill(
     rows = duckdb_name(rows_table(view, table))
     run(connection, f"CREATE TABLE {rows} AS {_read_rows(view.view, _present(view.view, table.view, sources))}")
     names = ", ".join(_columns(view.view))
+    run(connection, f"DELETE FROM {duckdb_name(cells)}")  # of a version that served before
     run(connection, f"INSERT INTO {duckdb_name(cells)} ({names}) {_fold(view.view, rows)}")
 
 

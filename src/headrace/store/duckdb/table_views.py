@@ -151,10 +151,10 @@ class TableViews:
 
 
 def _over(versions: Sequence[Version], table: str | None) -> Iterator[Version]:
-    """The versions of views over a table that serve, or will; of a view the newest."""
+    """The versions of views over a table that serve, or will; of a view the one that is coming, if there is one."""
     live = [each for each in versions if each.live and each.view.over is not None]
-    newest = {each.view.name: each for each in sorted(live, key=lambda each: each.number)}
-    for each in newest.values():
+    by_view = {each.view.name: each for each in sorted(live, key=lambda each: (not each.serving, each.number))}
+    for each in by_view.values():
         if each.view.over is not None and table in (None, each.view.over.table):
             yield each
 
