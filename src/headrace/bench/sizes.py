@@ -22,5 +22,6 @@ class Sizes:
     starts: int = 3
     start_events: int = 400_000  # of the file that is sent at once
     id_files: int = 5  # of the part `unique`: with `events` each
+    table_rows: int = 1_000_000  # of the part `enrich`
     window_keys: int = 1_000
     window_days: int = 30
