@@ -280,6 +280,19 @@ def test_a_part_that_is_not_there_yet(logical: Path, serve: Callable[..., Served
     assert served.http.get("/v1/views/totals").json()["rows"][0]["hits"] == 1
 
 
+def test_a_column_of_a_version_that_is_being_built(logical: Path, serve: Callable[..., Served]) -> None:
+    fill_stopped(logical)
+    served = serve(logical)
+    shop = logical / "definitions" / "shop.sql"
+    shop.write_text(shop.read_text().replace("sum(bytes)", "max(bytes) AS largest,\n       sum(bytes)"))
+    (logical / "definitions" / "big.sql").write_text("CREATE VIEW big AS SELECT page, largest FROM traffic;")
+    served.runtime.apply()  # without Spark the build waits, and the version before it serves
+    error = served.http.get("/v1/views/big").json()["error"]
+    assert "logical view 'big' does not fit the versions that serve now" in error["message"]
+    assert "largest" in error["found"]
+    assert served.http.get("/v1/views/totals").json()["rows"]
+
+
 def test_the_page_of_a_logical_view(shop: Served) -> None:
     with chromium() as browser:
         tab = open_tab(browser)

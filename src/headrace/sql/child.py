@@ -111,8 +111,7 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
         loaded[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=sketches)
         reply = wire.expect(JSON).json()
     for view, text in logical:
-        query = select_columns(text or view["sql"], view["columns"])
-        connection.execute(f"CREATE VIEW {quoted(view['logical'])} AS {query}").fetchall()
+        _create_logical(connection, view["logical"], select_columns(text or view["sql"], view["columns"]))
     connection.execute("SET lock_configuration = true").fetchall()
     forbid_opening(request["timeout_s"], threads)
     try:
@@ -121,6 +120,18 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
         if merging is not None and f'{SKETCH}" not found' in str(error):
             raise no_sketch(error) from error
         raise
+
+
+def _create_logical(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+    """Create a logical view. It was checked when it was applied, against definitions whose builds may still run."""
+    try:
+        connection.execute(f"CREATE VIEW {quoted(name)} AS {query}").fetchall()
+    except (duckdb.BinderException, duckdb.CatalogException) as error:
+        raise QueryError(
+            f"logical view '{name}' does not fit the versions that serve now",
+            found=_describe_error(error, query)["message"],
+            fix="ask again when the builds of the views that it reads are ready: `headrace views` shows them",
+        ) from error
 
 
 def _pieces(wire: Wire) -> Iterator[pa.RecordBatch]:
