@@ -33,6 +33,7 @@ WARM = (  # servers on one Java
     "faults/test_damaged_views.py",
     "faults/test_disk_full.py",
     "faults/test_replay.py",
+    "faults/test_sources.py",
     "faults/test_takeover.py",
     "surfaces/test_edits.py",
     "surfaces/test_kept_workspace.py",

@@ -105,12 +105,12 @@ def test_words_from_a_socket_and_a_watched_folder(example: Path, java: Java) -> 
     subprocess.run([sys.executable, "events.py"], check=True)
     java.server(example).wait_until_ready()
     command = [str(Path(sys.executable).with_name("headrace")), "send", "lines"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     watching = subprocess.Popen([*command, "--watch", "events", "--pattern", "first.txt"])
-    listening = subprocess.Popen([*command, "--listen", f"127.0.0.1:{port}"])
+    with (example / "listen.log").open("wb") as log:
+        listening = subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=log)
     try:
-        wait_until(lambda: connects(port))
+        wait_until(lambda: "listening on" in (example / "listen.log").read_text())
+        port = int((example / "listen.log").read_text().partition("127.0.0.1:")[2].partition(".")[0])
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             connection.sendall((example / "events" / "socket.txt").read_bytes())
             connection.shutdown(socket.SHUT_WR)
@@ -123,14 +123,6 @@ def test_words_from_a_socket_and_a_watched_folder(example: Path, java: Java) -> 
         for process in (watching, listening):
             process.terminate()
             assert process.wait(60) == 0
-
-
-def connects(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("name", NAMES)
