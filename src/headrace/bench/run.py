@@ -15,6 +15,7 @@ from rich.table import Table
 
 from headrace.bench.answers import answer_rates
 from headrace.bench.builds import history
+from headrace.bench.chains import chain_costs
 from headrace.bench.edits import edits_under_load
 from headrace.bench.enrich import enrichment
 from headrace.bench.figures import Figure
@@ -38,6 +39,7 @@ PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "sketches": sketches,
     "unique": lambda sizes, progress: unique_ids(progress.tell, sizes.events, sizes.id_files, sizes.rounds),
     "enrich": lambda sizes, progress: enrichment(progress.tell, sizes),
+    "chains": lambda sizes, progress: chain_costs(progress.tell, sizes.events, sizes.rounds),
     "windows": lambda sizes, progress: window_costs(progress.tell, keys=sizes.window_keys, days=sizes.window_days),
     "freshness": freshness,
     "demo": demo,
