@@ -124,6 +124,8 @@ def same(a: Any, b: Any, abs_tol: float = 1e-6) -> bool:
     """Equal values; DOUBLEs to nine digits, since sums depend on order. NaN is itself."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=abs_tol)
     return bool(a == b)
