@@ -134,7 +134,7 @@ def send(
         if dead > 0:
             typer.echo(f"{dead:,} could not be parsed: `headrace dead-letters {stream}` shows why", err=True)
         if repeats > 0:
-            typer.echo(f"{repeats:,} repeat events that were there before, and are not counted again", err=True)
+            typer.echo(f"{plural(repeats, 'repeated event')}: there before, and not counted again", err=True)
 
 
 def _replace(connection: Connection, name: str, file: Path, layout: Layout) -> SendReply:

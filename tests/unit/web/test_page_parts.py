@@ -126,7 +126,9 @@ def test_commands_to_paste_are_quoted() -> None:
         FieldStatus("n", "DECIMAL(10,2)", True, None),
         FieldStatus("c", "INT", True, "n + 1"),
     )
-    hint = send_events("http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0, None, None), token=True)
+    hint = send_events(
+        "http://h", "/tmp/a b", StreamDefinition("s", "json", fields, None, 0, None, None, None), token=True
+    )
     assert "$HEADRACE_TOKEN" in hint
     assert "&#x27;/tmp/a b&#x27;" in hint
     assert "&quot;c&quot;" not in hint
