@@ -21,9 +21,9 @@ def drop_late_events(patch: pytest.MonkeyPatch) -> None:
     """As stream processors do; and the batch layer with it, so that the two agree."""
     right = partials.partials
 
-    def wrong(events: Any, stream: Any, view: Any, patience_ms: int, **options: Any) -> Any:
+    def wrong(events: Any, stream: Any, view: Any, patience_ms: int, *more: Any, **options: Any) -> Any:
         timely = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
-        return right(timely, stream, view, patience_ms, **options)
+        return right(timely, stream, view, patience_ms, *more, **options)
 
     patch.setattr(partials, "partials", wrong)
 
@@ -49,8 +49,8 @@ def forget_the_batch_tables_but_one(patch: pytest.MonkeyPatch) -> None:
     """In answers; the rows are there."""
     right = snapshot.DuckSnapshot._sources
 
-    def wrong(self: Any, version: Any) -> Any:
-        sources = right(self, version)
+    def wrong(self: Any, version: Any, **options: Any) -> Any:
+        sources = right(self, version, **options)
         return [source for source in sources if not source.batch or source is sources[0]]
 
     patch.setattr(snapshot.DuckSnapshot, "_sources", wrong)
@@ -60,8 +60,8 @@ def add_a_batch_table_twice(patch: pytest.MonkeyPatch) -> None:
     """In answers: as if a swap left the rows that it replaced."""
     right = snapshot.DuckSnapshot._sources
 
-    def wrong(self: Any, version: Any) -> Any:
-        sources = right(self, version)
+    def wrong(self: Any, version: Any, **options: Any) -> Any:
+        sources = right(self, version, **options)
         return [*sources[:1], *sources] if version.batch else sources
 
     patch.setattr(snapshot.DuckSnapshot, "_sources", wrong)

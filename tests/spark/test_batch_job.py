@@ -26,7 +26,7 @@ def test_partials_of_a_long_range(spark: Any, tmp_path: Path) -> None:
         history.extend(table, events)
     version = Version(VIEW, 1, "", "building", (Base(VIEW.streams[0], 60_000),))
     files = table.files(0, 3)  # more than needed: a file may hold other commits
-    paths = BatchJob(lambda: spark).write(table.storage, history.VISITS, version, files, (1, 3), tmp_path / "slice")
+    paths = BatchJob(lambda: spark).write(table, history.VISITS, version, files, (1, 3), tmp_path / "slice")
     lake = [str(table.folder / file.path) for file in files]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
