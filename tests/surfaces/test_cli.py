@@ -25,7 +25,7 @@ SPARE = 1.5  # margin for other processes on the machine
 EXPECTED = {
     "init", "plan", "apply", "test", "up", "send", "ask", "explain", "sql", "status", "streams", "views",
     "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench", "tail", "subscriptions",
-    "watch", "sinks", "alerts", "skip",
+    "watch", "sinks", "alerts", "skip", "generate", "graph", "tables",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ ROUND = (STREAMS + VIEWS, STREAMS + EDITED, STREAMS + MOVED, STREAMS, "")
 NAMES = {
     "view": ("v1", "traffic"),
     "stream": ("s1", "visits"),
+    "table": ("t1",),
     "position": ("0",),
     "token": ("s1.0", "visits.0"),
     "name": ("reader",),  # a subscription

@@ -37,10 +37,10 @@ def generate(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Send generated events to a stream, with values that fit the types of its fields or the rules for them.
+    """Send generated events that fit the fields of a stream.
 
-    The same seed and rules give the same events. Those that were sent before are not sent again; after an
-    interruption, the same command continues where it stopped.
+    Values are made by the types of the fields, or by rules for them. The same seed and rules give the same events.
+    Those that were sent before are not sent again; after an interruption, the same command continues where it stopped.
     """
     from headrace.ingest.sending import send_all  # loads Arrow: not for --help
 

@@ -25,7 +25,7 @@ def graph(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what reads what: streams, tables, views, sinks and alerts, with rates and freshness.
+    """Show what reads what, with rates and freshness.
 
     What has several sources is shown with its readers below the first, and named below the others.
     """

@@ -86,7 +86,7 @@ def send(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Timeout of --wait.")] = 600.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Send files to a stream, or what a socket, a folder or a command gives.
+    """Send events from files, sockets, folders or commands.
 
     Files are NDJSON, JSON, CSV, Parquet or lines of text, also compressed with gzip or zstd. Events that cannot be
     parsed are stored as dead letters. If a file was sent before, only new events are sent; after an interruption, the

@@ -15,9 +15,7 @@ from headrace.define.model import JSON
 from headrace.define.reader import parse_type
 from headrace.errors import IngestError, NotFoundError, NotReadyError, RequestError, did_you_mean
 from headrace.ingest.changes import deletions
-from headrace.ingest.formats.compression import unpack
 from headrace.ingest.formats.layout import ANY, Layout, format_of
-from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
 from headrace.serve.values import key_value
 
 if TYPE_CHECKING:
@@ -114,7 +112,9 @@ def _as_rows(rows: Any) -> Iterable[Any]:
 
 def read_rows(path: Path, layout: Layout, status: TableStatus) -> Iterator[dict[str, Any]]:
     """The rows of a file, in any format and compression of events."""
-    from headrace.ingest.formats.lines import read_lines  # loads Arrow
+    from headrace.ingest.formats.compression import unpack  # loads Arrow
+    from headrace.ingest.formats.lines import read_lines
+    from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
 
     types, number = {column.name: column.type for column in status.columns}, 0
     try:
