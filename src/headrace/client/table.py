@@ -113,8 +113,8 @@ def _as_rows(rows: Any) -> Iterable[Any]:
 def read_rows(path: Path, layout: Layout, status: TableStatus) -> Iterator[dict[str, Any]]:
     """The rows of a file, in any format and compression of events."""
     from headrace.ingest.formats.compression import unpack  # loads Arrow
-    from headrace.ingest.formats.lines import read_lines
-    from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
+    from headrace.ingest.formats.lines import read_lines  # loads Arrow
+    from headrace.ingest.formats.source import LOOK_BYTES, ByteSource  # loads Arrow
 
     types, number = {column.name: column.type for column in status.columns}, 0
     try:
