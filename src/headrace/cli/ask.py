@@ -18,7 +18,7 @@ from rich.text import Text
 
 from headrace.cli.keys import look_up, refuse_beside_keys
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, freshness, key_cell, make_table, plural, print_json
+from headrace.cli.output import cell, console, freshness, key_cell, make_table, plural, print_json, view_state
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
 from headrace.serve.answer import Answer
@@ -273,16 +273,8 @@ def _footer_of_parts(
     settled = "" if settled_rows is None else f": {settled_rows:,} settled"
     lines = [f"{plural(len(answer.values), 'row')}{settled} · logical view · freshness: {fresh}"]
     for name, part in parts.items():
-        commits = ", ".join(f"{stream} commit {number:,}" for stream, number in part["commits"].items())
-        own = freshness(part["freshness_ms"], part["freshness_reason"])
-        lines.append(f"from {name}: version {part['version']} · as of {commits} · freshness: {own}")
-        lines += [f"{name}.{column}: {error}" for column, error in part["approximate"].items()]
-        lines += [
-            f"{name}.{column} is NULL in {plural(error['rows'], 'row')}: {error['reason']}"
-            for column, error in part["errors"].items()
-        ]
-        if part["stalled"]:
-            lines.append(f"{name} is stalled: {part['stalled']}")
+        head, *rest = view_state(name, part)
+        lines += [f"from {head}", *rest]
     return [*lines, *_missing(answer), *_more(answer)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -34,6 +34,19 @@ def console(*, stderr: bool = False) -> Console:
 def print_json(content: Any) -> None:
     """One JSON value on standard output."""
     sys.stdout.write(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def view_state(name: str, state: Mapping[str, Any]) -> list[str]:
+    """What an answer says of one of the views that it was computed from."""
+    commits = ", ".join(f"{stream} commit {number:,}" for stream, number in state["commits"].items())
+    fresh = freshness(state["freshness_ms"], state["freshness_reason"])
+    lines = [f"{name}: version {state['version']} · as of {commits} · freshness: {fresh}"]
+    lines += [f"{name}.{column}: {error}" for column, error in state["approximate"].items()]
+    lines += [
+        f"{name}.{column} is NULL in {plural(error['rows'], 'row')}: {error['reason']}"
+        for column, error in state["errors"].items()
+    ]
+    return [*lines, f"{name} is stalled: {state['stalled']}"] if state["stalled"] else lines
 
 
 def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:

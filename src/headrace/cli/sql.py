@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, freshness, key_cell, make_table, plural, print_json, span
+from headrace.cli.output import console, key_cell, make_table, plural, print_json, span, view_state
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
 from headrace.spark.jobs import Job
@@ -147,14 +147,5 @@ def _footer(answer: SqlAnswer) -> list[str]:
         streams = ", ".join(f"{stream} up to commit {number:,}" for stream, number in answer.commits.items())
         lines.append(f"events of {streams}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))
     for name, view in answer.views.items():
-        commits = ", ".join(f"{stream} commit {number:,}" for stream, number in view["commits"].items())
-        fresh = freshness(view["freshness_ms"], view["freshness_reason"])
-        lines.append(f"{name}: version {view['version']} · as of {commits} · freshness: {fresh}")
-        lines += [f"{name}.{column}: {error}" for column, error in view["approximate"].items()]
-        lines += [
-            f"{name}.{column} is NULL in {plural(error['rows'], 'row')}: {error['reason']}"
-            for column, error in view["errors"].items()
-        ]
-        if view["stalled"]:
-            lines.append(f"{name} is stalled: {view['stalled']}")
+        lines += view_state(name, view)
     return lines

@@ -13,6 +13,7 @@ from headrace.aggregate import INTERNAL, Aggregate
 from headrace.aggregate.own import OwnAggregate, OwnDefinition
 from headrace.define import own
 from headrace.define.calendar import Calendar
+from headrace.define.expression_json import expression_from_json, optional_from_json, optional_to_json
 from headrace.define.model import (
     JSON,
     Alert,
@@ -37,7 +38,6 @@ from headrace.define.model import (
 from headrace.define.reader import parse_type
 from headrace.define.relation import Relation
 from headrace.define.relation_json import relation_from_json, relation_to_json
-from headrace.types import Expression
 
 FINGERPRINT_DIGITS = 16
 OWN = "own"  # functions and aggregates of the workspace
@@ -92,10 +92,10 @@ def to_json(definition: Definition) -> dict[str, Any]:
         "kind": "view",
         "name": definition.name,
         **_streams_to_json(definition.streams),
-        "keys": [{"name": key.name, "expression": _expression_to_json(key.expression)} for key in definition.keys],
+        "keys": [{"name": key.name, "expression": optional_to_json(key.expression)} for key in definition.keys],
         "columns": [{"name": column.name, **_aggregate_to_json(column.aggregate)} for column in definition.columns],
         "window": _window_to_json(window) if window else None,
-        "where": _expression_to_json(definition.where),
+        "where": optional_to_json(definition.where),
         "schedule_ms": definition.schedule_ms,
         "reads": [[name, str(of)] for name, of in definition.reads],
         # Left out where there is none: views from before there were shapes keep their fingerprint.
@@ -145,10 +145,10 @@ def from_json(value: dict[str, Any]) -> Definition:
     return View(
         name=value["name"],
         streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
-        keys=tuple(Key(key["name"], _expression_from_json(key["expression"])) for key in value["keys"]),
+        keys=tuple(Key(key["name"], expression_from_json(key["expression"])) for key in value["keys"]),
         columns=tuple(Column(column["name"], _aggregate_from_json(column)) for column in value["columns"]),
         window=_window_from_json(value["window"]) if value["window"] else None,
-        where=_optional_expression(value["where"]),
+        where=optional_from_json(value["where"]),
         schedule_ms=value["schedule_ms"],
         reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
         shape=_shape_from_json(value["shape"]) if "shape" in value else None,
@@ -192,7 +192,7 @@ def _sink_to_json(sink: Sink) -> dict[str, Any]:
         "source": sink.source,
         "connector": sink.connector,
         "options": dict(sink.options),
-        "where": _expression_to_json(sink.where),
+        "where": optional_to_json(sink.where),
         "mode": sink.mode,
         "on_close": sink.on_close,
         "corrections": sink.corrections,
@@ -205,7 +205,7 @@ def _sink_from_json(value: dict[str, Any]) -> Sink:
         value["source"],
         value["connector"],
         _options_from_json(value["options"]),
-        _optional_expression(value["where"]),
+        optional_from_json(value["where"]),
         value["mode"],
         value["on_close"],
         value["corrections"],
@@ -218,7 +218,7 @@ def _alert_to_json(alert: Alert) -> dict[str, Any]:
         "name": alert.name,
         "source": alert.source,
         "outputs": _outputs_to_json(alert.outputs),
-        "where": _expression_to_json(alert.where),
+        "where": optional_to_json(alert.where),
         "for_ms": alert.for_ms,
         "absent_ms": alert.absent_ms,
         "options": dict(alert.options),
@@ -231,7 +231,7 @@ def _alert_from_json(value: dict[str, Any]) -> Alert:
         value["name"],
         value["source"],
         _outputs_from_json(value["outputs"]),
-        _optional_expression(value["where"]),
+        optional_from_json(value["where"]),
         value["for_ms"],
         value["absent_ms"],
         _options_from_json(value["options"]),
@@ -260,11 +260,11 @@ def _options_from_json(value: dict[str, str]) -> Options:
 
 
 def _outputs_to_json(outputs: Iterable[Output]) -> list[dict[str, Any]]:
-    return [{"name": each.name, "expression": _expression_to_json(each.expression)} for each in outputs]
+    return [{"name": each.name, "expression": optional_to_json(each.expression)} for each in outputs]
 
 
 def _outputs_from_json(value: Iterable[dict[str, Any]]) -> tuple[Output, ...]:
-    return tuple(Output(each["name"], _expression_from_json(each["expression"])) for each in value)
+    return tuple(Output(each["name"], expression_from_json(each["expression"])) for each in value)
 
 
 def source_to_json(source: Source) -> dict[str, Any]:
@@ -296,8 +296,8 @@ def _window_from_json(value: dict[str, Any]) -> Window:
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
     return {
         "outputs": _outputs_to_json(shape.outputs),
-        "having": _expression_to_json(shape.having),
-        "order": [{**vars(each), "expression": _expression_to_json(each.expression)} for each in shape.order],
+        "having": optional_to_json(shape.having),
+        "order": [{**vars(each), "expression": optional_to_json(each.expression)} for each in shape.order],
         "limit": shape.limit,
         **({"only_keys": True} if shape.only_keys else {}),
     }
@@ -306,8 +306,8 @@ def _shape_to_json(shape: Shape) -> dict[str, Any]:
 def _shape_from_json(value: dict[str, Any]) -> Shape:
     return Shape(
         _outputs_from_json(value["outputs"]),
-        _optional_expression(value["having"]),
-        tuple(Order(**{**each, "expression": _expression_from_json(each["expression"])}) for each in value["order"]),
+        optional_from_json(value["having"]),
+        tuple(Order(**{**each, "expression": expression_from_json(each["expression"])}) for each in value["order"]),
         value["limit"],
         value.get("only_keys", False),
     )
@@ -318,7 +318,7 @@ def _field_to_json(field: Field) -> dict[str, Any]:
         "name": field.name,
         "type": str(field.type),
         "nullable": field.nullable,
-        "computed": _expression_to_json(field.computed),
+        "computed": optional_to_json(field.computed),
     }
     # Left out where it is the field's name: streams from before there were paths keep their fingerprint.
     if field.record is not None:
@@ -327,28 +327,16 @@ def _field_to_json(field: Field) -> dict[str, Any]:
 
 
 def _field_from_json(value: dict[str, Any]) -> Field:
-    computed, parts = _optional_expression(value["computed"]), (value.get("from"), value.get("record"))
+    computed, parts = optional_from_json(value["computed"]), (value.get("from"), value.get("record"))
     return Field(value["name"], parse_type(value["type"]), value["nullable"], computed, *parts)
 
 
-def _expression_to_json(expression: Expression | None) -> dict[str, str] | None:
-    return {"sql": expression.sql, "type": str(expression.type)} if expression else None
-
-
-def _expression_from_json(value: dict[str, str]) -> Expression:
-    return Expression(value["sql"], parse_type(value["type"]))
-
-
-def _optional_expression(value: dict[str, str] | None) -> Expression | None:
-    return _expression_from_json(value) if value else None
-
-
 def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
-    arguments = [_expression_to_json(argument) for argument in aggregate.arguments]
+    arguments = [optional_to_json(argument) for argument in aggregate.arguments]
     value: dict[str, Any] = {
         "aggregate": aggregate.name,
         "expression": arguments[0] if arguments else None,
-        "where": _expression_to_json(aggregate.where),
+        "where": optional_to_json(aggregate.where),
     }
     # Left out where there are none: aggregates from before there could be several keep their names in a store.
     if len(arguments) > 1:
@@ -361,7 +349,7 @@ def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
     cls = INTERNAL.get(value["aggregate"]) or own.find_aggregate(value["aggregate"])
     assert cls is not None, f"the aggregate {value['aggregate']} is known"
     return cls(
-        tuple(_expression_from_json(argument) for argument in arguments),
-        _optional_expression(value["where"]),
+        tuple(expression_from_json(argument) for argument in arguments),
+        optional_from_json(value["where"]),
         tuple(tuple(each) if isinstance(each, list) else each for each in value.get("parameters", [])),
     )

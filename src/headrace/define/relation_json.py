@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.define.expression_json import (
+    expression_from_json,
+    expression_to_json,
+    optional_from_json,
+    optional_to_json,
+)
 from headrace.define.reader import parse_type
 from headrace.define.relation import Branch, Explode, Filter, Join, Log, Map, Project, Reads, Relation, RowStep, Sample
-from headrace.types import Expression
 
 
 def relation_to_json(relation: Relation) -> dict[str, Any]:
@@ -44,59 +49,59 @@ def relation_from_json(value: dict[str, Any]) -> Relation:
 def _step_to_json(step: RowStep) -> dict[str, Any]:
     match step:
         case Filter():
-            return {"filter": _expression_to_json(step.condition)}
+            return {"filter": expression_to_json(step.condition)}
         case Project():
-            return {"project": [[name, _expression_to_json(of)] for name, of in step.columns]}
+            return {"project": [[name, expression_to_json(of)] for name, of in step.columns]}
         case Explode():
             return {
-                "explode": _expression_to_json(step.values),
+                "explode": expression_to_json(step.values),
                 "columns": _reads_to_json(zip(step.names, step.types, strict=True)),
                 "outer": step.outer,
                 "position": step.position,
             }
         case Map():
-            arguments = [_expression_to_json(argument) for argument in step.arguments]
+            arguments = [expression_to_json(argument) for argument in step.arguments]
             return {"map": step.function, "arguments": arguments, "columns": _reads_to_json(step.columns)}
         case Join():
             return {
                 "join": step.table,
                 "kind": step.kind,
-                "keys": [[_expression_to_json(of), column] for of, column in step.keys],
+                "keys": [[expression_to_json(of), column] for of, column in step.keys],
                 "log": _log_to_json(step.log),
                 "columns": [[name, column, str(of)] for name, column, of in step.columns],
-                "as_of": _optional_to_json(step.as_of),
-                "condition": _optional_to_json(step.condition),
+                "as_of": optional_to_json(step.as_of),
+                "condition": optional_to_json(step.condition),
                 "keep_missing": step.keep_missing,
             }
         case Sample():
-            keys = [_expression_to_json(key) for key in step.keys]
+            keys = [expression_to_json(key) for key in step.keys]
             return {"sample": step.percent, "seed": step.seed, "keys": keys}
 
 
 def _step_from_json(value: dict[str, Any]) -> RowStep:
     if "filter" in value:
-        return Filter(_expression_from_json(value["filter"]))
+        return Filter(expression_from_json(value["filter"]))
     if "project" in value:
-        return Project(tuple((name, _expression_from_json(of)) for name, of in value["project"]))
+        return Project(tuple((name, expression_from_json(of)) for name, of in value["project"]))
     if "explode" in value:
         columns = _reads_from_json(value["columns"])
         names, types = (tuple(part) for part in zip(*columns, strict=True))
-        return Explode(_expression_from_json(value["explode"]), names, types, value["outer"], value["position"])
+        return Explode(expression_from_json(value["explode"]), names, types, value["outer"], value["position"])
     if "map" in value:
-        arguments = tuple(_expression_from_json(argument) for argument in value["arguments"])
+        arguments = tuple(expression_from_json(argument) for argument in value["arguments"])
         return Map(value["map"], arguments, _reads_from_json(value["columns"]))
     if "join" in value:
         return Join(
             value["join"],
             value["kind"],
-            tuple((_expression_from_json(of), column) for of, column in value["keys"]),
+            tuple((expression_from_json(of), column) for of, column in value["keys"]),
             _log_from_json(value["log"]),
             tuple((name, column, parse_type(of)) for name, column, of in value["columns"]),
-            _optional_from_json(value["as_of"]),
-            _optional_from_json(value["condition"]),
+            optional_from_json(value["as_of"]),
+            optional_from_json(value["condition"]),
             value["keep_missing"],
         )
-    return Sample(value["sample"], value["seed"], tuple(_expression_from_json(key) for key in value["keys"]))
+    return Sample(value["sample"], value["seed"], tuple(expression_from_json(key) for key in value["keys"]))
 
 
 def _log_to_json(log: Log) -> dict[str, Any]:
@@ -115,19 +120,3 @@ def _reads_to_json(reads: Iterable[tuple[str, Any]]) -> list[list[str]]:
 
 def _reads_from_json(value: Iterable[tuple[str, str]]) -> Reads:
     return tuple((name, parse_type(of)) for name, of in value)
-
-
-def _expression_to_json(expression: Expression) -> dict[str, str]:
-    return {"sql": expression.sql, "type": str(expression.type)}
-
-
-def _expression_from_json(value: dict[str, str]) -> Expression:
-    return Expression(value["sql"], parse_type(value["type"]))
-
-
-def _optional_to_json(expression: Expression | None) -> dict[str, str] | None:
-    return _expression_to_json(expression) if expression else None
-
-
-def _optional_from_json(value: dict[str, str] | None) -> Expression | None:
-    return _expression_from_json(value) if value else None

@@ -6,7 +6,7 @@ position; one that deletes leaves no row. So a change that comes late never repl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -21,6 +21,7 @@ from headrace.define.tables import DELETED
 from headrace.errors import UnavailableError
 from headrace.lake.commits import read_pins
 from headrace.lake.events import event_columns, read_files
+from headrace.lake.pins import Pins
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, TABLES
 from headrace.lake.table import LakeTable
 from headrace.maintain.rows import Rows, rows_of
@@ -69,6 +70,7 @@ class TableJoins:
     files: ExitStack
     span: Span | None = None
     _bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _pins: dict[int, Pins | None] = field(default_factory=dict)
 
     def join(self, rows: Rows, step: Join) -> Rows:
         """The rows after a join. A row matches one row of the table at most."""
@@ -167,10 +169,10 @@ class TableJoins:
             end = lake_of_log[1].state.next_commit if lake_of_log else 0
             versions = {0, end}
             if self.span is not None:
-                lake, commits = self.span
-                files = self.files.enter_context(lake.reading(*commits))
-                pins = read_pins((lake.storage.locate(file.path) for file in files), commits)
-                versions = {self.pinned.version(self.stream, commit, each, log.stream) for commit, each in pins.items()}
+                versions = {
+                    self.pinned.version(self.stream, commit, pins, log.stream)
+                    for commit, pins in self._recorded(*self.span).items()
+                }
             if max(versions, default=0) > end:
                 raise UnavailableError(
                     f"the log of changes '{log.stream}' has lost commits: events were joined to later ones",
@@ -178,6 +180,13 @@ class TableJoins:
                 )  # fmt: skip
             self._bounds[log.stream] = (min(versions, default=0), max(versions, default=0))
         return self._bounds[log.stream]
+
+    def _recorded(self, lake: LakeTable, commits: tuple[int, int]) -> Mapping[int, Pins | None]:
+        """The pins of the commits of the job, read once for all tables."""
+        if not self._pins:
+            files = self.files.enter_context(lake.reading(*commits))
+            self._pins.update(read_pins((lake.storage.locate(file.path) for file in files), commits))
+        return self._pins
 
 
 def _latest_as_of(joined: DataFrame) -> DataFrame:

@@ -15,15 +15,13 @@ from headrace.define.expression.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import find_function
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
-from headrace.define.relation_duckdb import CALLED, types_after
+from headrace.define.relation_duckdb import CALLED, VALUES, types_after
 from headrace.define.sample import spark_condition
 from headrace.errors import DefinitionError
 from headrace.maintain.maps import outcome_type, run_outcomes
 from headrace.maintain.matches import with_computed
 from headrace.maintain.own import for_spark as as_spark_function
 from headrace.types import STRING, TIMESTAMP, Expression, Type
-
-VALUES = "_values"  # the array or map that is exploded
 
 
 @dataclass(frozen=True)
