@@ -55,7 +55,9 @@ def forget_tables() -> None:
 def show_table(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     """Make the rows of a table at a pin those of its name."""
     try:
-        if _all(at) not in _versions or at.pin < _versions[_all(at)][0]:
+        first, last = _versions.get(_all(at), (LAST, 0))
+        # The files of the log begin at the snapshot's version: what is older than that cannot be brought on.
+        if at.pin < first or last < at.version:
             _load(connection, at)
         if at.pin > _versions[_all(at)][1]:
             _advance(connection, at)
