@@ -6,7 +6,7 @@ from functools import partial
 
 import httpx2
 
-PATIENT_S = 60
+PATIENT_S = 120
 
 get = partial(httpx2.get, trust_env=False, timeout=PATIENT_S)
 post = partial(httpx2.post, trust_env=False, timeout=PATIENT_S)

@@ -46,7 +46,7 @@ class UpServer:
         self.http = http.Client()  # one for all requests: making one takes 40 ms
         self.started.append(self)
 
-    def wait_for_http(self, timeout_s: float = 90) -> UpServer:
+    def wait_for_http(self, timeout_s: float = 240) -> UpServer:
         """Wait until it accepts events; Spark may still be starting."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -55,14 +55,14 @@ class UpServer:
             if holder and holder.pid == self.process.pid and holder.url:
                 self.url = holder.url
                 try:
-                    self.http.get(f"{self.url}/health", timeout=5)
+                    self.http.get(f"{self.url}/health", timeout=30)
                     return self
                 except httpx2.HTTPError:
                     pass
             time.sleep(0.05)
         raise AssertionError(f"not up in time: {self.log_tail()}")
 
-    def wait_until_ready(self, timeout_s: float = 120) -> UpServer:
+    def wait_until_ready(self, timeout_s: float = 300) -> UpServer:
         """Wait until events are processed."""
         self.wait_for_http(timeout_s)
         deadline = time.monotonic() + timeout_s
@@ -91,7 +91,7 @@ class UpServer:
         reply.raise_for_status()
         return dict(reply.json())
 
-    def wait_for_token(self, token: str, timeout_s: float = 120) -> None:
+    def wait_for_token(self, token: str, timeout_s: float = 300) -> None:
         """Wait until every view has it."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -101,7 +101,7 @@ class UpServer:
             assert not state["stalled"], state
         raise AssertionError(f"token not complete in time: {self.get('/v1/status')} {self.log_tail()}")
 
-    def wait_for_views(self, *views: str, timeout_s: float = 120) -> None:
+    def wait_for_views(self, *views: str, timeout_s: float = 300) -> None:
         """Wait until these serve."""
 
         def serve() -> bool:
@@ -138,7 +138,7 @@ class UpServer:
         """As Ctrl-C would; the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def log_tail(self) -> str:
         """The end of its log."""

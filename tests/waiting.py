@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(true: Callable[[], object], timeout_s: float = 60, details: Callable[[], object] = lambda: "") -> None:
+def wait_until(true: Callable[[], object], timeout_s: float = 180, details: Callable[[], object] = lambda: "") -> None:
     """Wait until it is true; after a timeout, the error contains `details`."""
     deadline = time.monotonic() + timeout_s
     while not true():

@@ -25,7 +25,7 @@ from .java import OPTIONS, end_java
 from .nursery import SCRATCH
 from .server import UpServer
 
-START_S = 120
+START_S = 300
 
 
 class Java:
@@ -110,7 +110,7 @@ class Java:
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
         self._nursery.stdin.close()
-        self._nursery.wait(30)
+        self._nursery.wait(120)
         self._nursery.stdout.close()
         end_java(self._gateway)
 

@@ -54,7 +54,7 @@ def test_tutorial(tmp_path: Path) -> None:
     finally:
         if server is not None:
             server.terminate()
-            assert server.wait(30) == 0
+            assert server.wait(120) == 0
 
 
 def run(text: str, folder: Path, environment: dict[str, str], *, fails: bool) -> str:

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from headrace.faults import VARIABLE
+
 from ..server import UpServer
+from ..warm import Java, WarmServer
 from .seeds import MANY
 from .tally import Tally
 
 TALLY = pytest.StashKey[Tally]()
+KILLED = -9
 
 DEFINITIONS = """
 CREATE STREAM clicks (id BIGINT NOT NULL, who STRING, weight BIGINT, at TIMESTAMP NOT NULL,
@@ -29,6 +33,17 @@ def end_servers() -> Iterator[None]:
     """A test that fails leaves no server behind."""
     yield
     UpServer.kill_all()
+
+
+def start_to_die(java: Java, folder: Path, point: str) -> WarmServer:
+    """A server that accepts events until it reaches a point, which it may do while it still starts."""
+    server = java.server(folder, **{VARIABLE: point})
+    try:
+        return server.wait_for_http()
+    except AssertionError:
+        if server.process.poll() != KILLED:
+            raise
+        return server
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ def orders_are_named(server: UpServer, data: Path) -> None:
 
 def pages_are_named(server: UpServer, page: Path) -> None:
     """A page of a file is damaged: the view that has to be built from it is not, and says which."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     error = None
     while error is None:
         assert time.monotonic() < deadline, server.log_tail()

@@ -20,7 +20,7 @@ PAD = 60_000  # bytes of padding in each event
 
 
 def wait_for(server: UpServer, what: Callable[[], object]) -> None:
-    wait_until(what, 90, lambda: f"{server.get('/v1/status')} {server.log_tail()}")
+    wait_until(what, 240, lambda: f"{server.get('/v1/status')} {server.log_tail()}")
 
 
 def fill(file: Path) -> None:

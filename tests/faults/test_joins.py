@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.define.catalog import parse
-from headrace.faults import VARIABLE
 from headrace.lake.table import LakeTable
 from headrace.workspace.settings import Workspace
 from tests import http
@@ -22,6 +21,7 @@ from tests import http
 from ..server import UpServer
 from ..waiting import wait_until
 from ..warm import Java
+from .conftest import start_to_die
 
 DEFINITIONS = """
 CREATE STREAM clicks (user_id INT, n INT);
@@ -53,13 +53,14 @@ class Sender:
             return None
 
     def _post(self, server: UpServer, path: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        reply = http.post(f"{server.url}{path}", content=json.dumps(rows), timeout=30)
+        reply = http.post(f"{server.url}{path}", content=json.dumps(rows), timeout=120)
         content: dict[str, Any] = reply.raise_for_status().json()
         return content
 
 
 def send_until_dead(server: UpServer, sender: Sender) -> bool:
-    sender.send(server)
+    if server.process.poll() is None:
+        sender.send(server)
     return server.process.poll() is not None
 
 
@@ -95,16 +96,16 @@ def test_joined_rows_over_kills(java: Java, tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text(SETTINGS)
     sender = Sender()
     for point in POINTS:
-        server = java.server(tmp_path, **{VARIABLE: point}).wait_for_http()
-        wait_until(partial(send_until_dead, server, sender), 120, server.log_tail)
-        assert server.process.wait(60) == -9
+        server = start_to_die(java, tmp_path, point)
+        wait_until(partial(send_until_dead, server, sender), 300, server.log_tail)
+        assert server.process.wait(180) == -9
     server = java.server(tmp_path).wait_until_ready()
     token = sender.send(server)
     assert token is not None
     server.wait_for_token(token)
     assert served(server) == expected(tmp_path)
     before = server.get("/v1/views/by_plan")["version"]
-    http.post(f"{server.url}/v1/views/by_plan/refresh", content=b'{"full": true}', timeout=60).raise_for_status()
-    wait_until(lambda: server.get("/v1/views/by_plan")["version"] > before, 120, server.log_tail)
+    http.post(f"{server.url}/v1/views/by_plan/refresh", content=b'{"full": true}', timeout=120).raise_for_status()
+    wait_until(lambda: server.get("/v1/views/by_plan")["version"] > before, 300, server.log_tail)
     assert served(server) == expected(tmp_path), "a rebuild gives the same rows"
     server.stop()

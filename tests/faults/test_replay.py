@@ -69,7 +69,7 @@ def wait_for_views(server: UpServer) -> None:
         views = server.get("/v1/views")["views"]
         return all(view["applied_to"] == view["commits"] and not view["building"] for view in views)
 
-    wait_until(all_there, 120, lambda: (server.get("/v1/views"), server.log_tail()))
+    wait_until(all_there, 300, lambda: (server.get("/v1/views"), server.log_tail()))
 
 
 def check(server: UpServer, events: list[dict[str, Any]]) -> None:
@@ -113,7 +113,7 @@ def test_replayed_once_over_a_kill(java: Java, tmp_path: Path) -> None:
     loosen(server, "who STRING NOT NULL", "who STRING")
     with suppress(httpx2.HTTPError):
         replay(server)
-    assert server.process.wait(30) == -9
+    assert server.process.wait(120) == -9
 
     server = java.server(tmp_path).wait_until_ready()
     assert numbers(server) == (EVENTS, 3)

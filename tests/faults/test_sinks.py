@@ -50,7 +50,7 @@ def newest(rows: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]
 def check(server: UpServer, workspace: Path, clicks: Clicks, receiver: Receiver, rows: Receiver) -> None:
     """Every acknowledged event is in the files, once, and at the URL; the newest changes are the rows of the view."""
     clicks.check(server)
-    wait_until(lambda: is_caught_up(server), 60, lambda: server.get("/v1/sinks"))
+    wait_until(lambda: is_caught_up(server), 180, lambda: server.get("/v1/sinks"))
     expected = Counter(event["id"] for event in clicks.acknowledged)
     view = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
 
@@ -59,7 +59,7 @@ def check(server: UpServer, workspace: Path, clicks: Clicks, receiver: Receiver,
         sent = Counter({(row["_commit"], row["_position"]): row["id"] for row in receiver.rows}.values())
         return (ids, sent) == (expected, expected) and newest(read(workspace / "minutes")) == view == newest(rows.rows)
 
-    wait_until(all_there, 60, lambda: server.get("/v1/sinks"))
+    wait_until(all_there, 180, lambda: server.get("/v1/sinks"))
     assert not list(workspace.rglob("*.tmp"))
 
 

@@ -50,7 +50,7 @@ class Source:
 
     def stop(self) -> None:
         self.process.terminate()
-        assert self.process.wait(60) == 0, self.log.read_text()
+        assert self.process.wait(180) == 0, self.log.read_text()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_socket_while_the_server_is_killed(workspace: Path, java: Java) -> Non
             server = java.server(workspace).wait_until_ready()
         feeding.join(300)
         assert stored.is_set()  # the connection was closed in order: all lines are in the log
-        wait_until(lambda: total(server) == EXPECTED, 120, lambda: total(server))
+        wait_until(lambda: total(server) == EXPECTED, 300, lambda: total(server))
         source.stop()
     finally:
         source.kill()
@@ -129,7 +129,7 @@ def test_a_folder_while_server_and_sender_are_killed(workspace: Path, java: Java
                     server.kill()
                     server = java.server(workspace).wait_until_ready()
                     source = Source(workspace, "--watch", str(inbox))
-        wait_until(lambda: total(server) == EXPECTED, 120, lambda: (total(server), source.log.read_text()))
+        wait_until(lambda: total(server) == EXPECTED, 300, lambda: (total(server), source.log.read_text()))
         source.stop()
     finally:
         source.kill()

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
-from headrace.faults import VARIABLE
 from tests import http
 
 from ..server import UpServer
 from ..waiting import wait_until
 from ..warm import Java
+from .conftest import start_to_die
 
 DEFINITIONS = """
 CREATE TABLE people (id INT PRIMARY KEY, place STRING, age INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
@@ -36,37 +35,27 @@ class People:
         self.requests = 0
         self.latest: dict[int, dict[str, Any]] = {}
 
+        self.waiting: list[dict[str, Any]] | None = None  # the changes whose reply was lost with a server
+
     def send(self, server: UpServer) -> str | None:
-        """Send some changes; None if the server was away: then the same changes come first the next time."""
-        rows = [self._change() for _ in range(self.chance.randint(1, 20))]
-        self.requests += 1
+        """Send some changes, those without a reply first; None if the server was away."""
+        if self.waiting is None:
+            self.waiting = [self._change() for _ in range(self.chance.randint(1, 20))]
+            self.requests += 1
         while True:
             try:
                 reply = http.post(
-                    f"{server.url}/v1/tables/people/rows", content=json.dumps(rows), timeout=30,
+                    f"{server.url}/v1/tables/people/rows", content=json.dumps(self.waiting),
                     headers={"idempotency-key": f"r{self.requests}"},
                 )  # fmt: skip
                 token: str = reply.raise_for_status().json()["token"]
                 break
             except httpx2.HTTPError:
                 if server.process.poll() is not None:
-                    self.waiting = rows
                     return None
-        self._note(rows)
+        self._note(self.waiting)
+        self.waiting = None
         return token
-
-    waiting: list[dict[str, Any]] | None = None
-
-    def send_again(self, server: UpServer) -> None:
-        """The changes whose reply was lost with the server."""
-        if self.waiting is None:
-            return
-        rows, self.waiting = self.waiting, None
-        http.post(
-            f"{server.url}/v1/tables/people/rows", content=json.dumps(rows), timeout=30,
-            headers={"idempotency-key": f"r{self.requests}"},
-        ).raise_for_status()  # fmt: skip
-        self._note(rows)
 
     def _change(self) -> dict[str, Any]:
         at = f"2026-01-01T00:00:{self.chance.randrange(60):02d}Z"
@@ -92,18 +81,17 @@ def test_rows_over_kills(java: Java, tmp_path: Path) -> None:
     (tmp_path / "headrace.toml").write_text(SETTINGS)
     people = People()
     for point in POINTS:
-        server = java.server(tmp_path, **{VARIABLE: point}).wait_for_http()
-        people.send_again(server)
-        wait_until(partial(_send_until_dead, server, people), 120, server.log_tail)
-        assert server.process.wait(60) == -9
+        server = start_to_die(java, tmp_path, point)
+        wait_until(partial(_send_until_dead, server, people), 300, server.log_tail)
+        assert server.process.wait(180) == -9
     server = java.server(tmp_path).wait_until_ready()
-    people.send_again(server)
+    people.send(server)
     token = people.send(server)
     assert token is not None
     server.wait_for_token(token)
     check(server, people)
     server.get("/v1/tables")
-    http.post(f"{server.url}/v1/views/people/refresh", timeout=60).raise_for_status()
+    http.post(f"{server.url}/v1/views/people/refresh").raise_for_status()
     token = people.send(server)
     assert token is not None
     server.wait_for_token(token)
@@ -112,9 +100,7 @@ def test_rows_over_kills(java: Java, tmp_path: Path) -> None:
 
 
 def _send_until_dead(server: UpServer, people: People) -> bool:
-    if server.process.poll() is not None:
-        return True
-    with suppress(httpx2.HTTPError):
+    if server.process.poll() is None:
         people.send(server)
     return server.process.poll() is not None
 

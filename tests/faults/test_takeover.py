@@ -38,9 +38,9 @@ def test_paused_writer_that_wakes_commits_nothing(java: Java, workspace: Path) -
     late = threading.Thread(target=lambda: outcome.append(_try(first, events)))
     late.start()
     first.process.send_signal(signal.SIGCONT)
-    late.join(60)
+    late.join(180)
     assert outcome == ["not acknowledged"]
-    assert first.process.wait(30) == 3, first.log_tail()
+    assert first.process.wait(120) == 3, first.log_tail()
     assert "taken" in first.log_tail()
 
     assert second.status_of("clicks")["commits"] == commits
@@ -48,7 +48,7 @@ def test_paused_writer_that_wakes_commits_nothing(java: Java, workspace: Path) -
     clicks.check(second)
     start_s = time.monotonic()
     assert second.stop() == 0
-    assert time.monotonic() - start_s < 10
+    assert time.monotonic() - start_s < 30
 
 
 def refuse_second(workspace: Path, first: UpServer) -> None:
@@ -58,7 +58,7 @@ def refuse_second(workspace: Path, first: UpServer) -> None:
     assert result.returncode == 1
     assert f"process {first.process.pid} at {first.url}" in result.stderr
     assert "Traceback" not in result.stderr
-    assert time.monotonic() - start_s < 20
+    assert time.monotonic() - start_s < 60
 
 
 def _try(server: UpServer, events: list[dict[str, object]]) -> object:

@@ -42,7 +42,7 @@ class Witness:
 
     def __exit__(self, *error: object) -> None:
         self._enough.set()
-        self._thread.join(60)
+        self._thread.join(180)
         self._outcome.failed += len(self._wrong)
         assert not self._wrong, self._wrong[:3]
 

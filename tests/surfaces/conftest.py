@@ -148,12 +148,12 @@ class Up:
     def wait_until_ready(self) -> None:
         """Wait until Spark runs."""
         health = f"{self.url}/health"
-        wait_until(lambda: http.get(health).json()["status"] != "starting", 180)
+        wait_until(lambda: http.get(health).json()["status"] != "starting", 300)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """Stop it by a signal: exit code, output, errors."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=180)
         return self.process.returncode, out, err
 
 

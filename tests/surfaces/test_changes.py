@@ -72,7 +72,7 @@ class Subscriber:
     def __init__(self, shop: Shop, query: str = "", last_id: str | None = None, view: str = "traffic") -> None:
         parts = urlsplit(shop.served.url)
         assert parts.hostname
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=20)
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
         headers = {"last-event-id": last_id} if last_id else {}
         self._connection.request("GET", f"/v1/views/{view}/changes{query}", headers=headers)
         self.reply = self._connection.getresponse()
@@ -325,7 +325,7 @@ def test_watch_prints_a_line_for_each_change(shop: Shop, headrace: Callable[...,
         shop.commit(visit_of("/home", 0))
         assert orjson.loads(process.stdout.readline())["row"]["hits"] == 2
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.communicate()

@@ -192,7 +192,7 @@ def test_a_server_that_was_never_reached_is_not_waited_for() -> None:
     began = time.monotonic()
     with connect("http://127.0.0.1:9") as connection, pytest.raises(UnavailableError, match="cannot be reached"):
         connection.send("visits", [visit()])
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:99999"])

@@ -86,7 +86,7 @@ class Flooded:
         for thread in self._threads:
             thread.join()
         self.process.terminate()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=120)
         assert self.process.returncode == 0
 
     def _is_up(self) -> bool:

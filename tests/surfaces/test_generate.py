@@ -71,7 +71,7 @@ def test_the_same_command_continues_and_the_same_seed_repeats(headrace: Command,
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         wait_until(lambda count=count: len(stored(typed, "all_types")) > count)
         process.send_signal(number)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=180)
         assert process.returncode == (0 if number == signal.SIGINT else -number), err
     sent = len(stored(typed, "all_types"))
     result = headrace("generate", "all_types", "--events", sent + 2000, "--at-once", *options)
@@ -94,7 +94,7 @@ def test_an_interrupted_command_says_how_many_are_kept(typed: Served) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: stored(typed, "all_types"))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert f"{len(stored(typed, 'all_types'))} event" in err
     assert "the same command continues where it stopped" in err

@@ -172,7 +172,7 @@ def test_a_token_waits_no_longer_than_requested(served: Served) -> None:
     assert served.http.get(f"/v1/tokens/{token}").json() == {"complete": False, "stalled": []}
     began = time.monotonic()
     assert served.http.get(f"/v1/tokens/{token}", params={"wait": "700ms"}).json()["complete"] is False
-    assert 0.6 < time.monotonic() - began < 5
+    assert 0.6 < time.monotonic() - began < 20
 
 
 def test_a_waiting_token_lets_the_server_stop(applied: Path, serve: Callable[..., Served]) -> None:
@@ -186,7 +186,7 @@ def test_a_waiting_token_lets_the_server_stop(applied: Path, serve: Callable[...
     waiter.start()
     time.sleep(0.5)
     served.runtime.stopped.set()  # as when the process must stop
-    waiter.join(10)
+    waiter.join(25)
     assert replies == [200]
 
 

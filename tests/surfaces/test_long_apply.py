@@ -70,7 +70,7 @@ def test_events_flow_and_health_is_ok_while_an_apply_takes_long(up: UpServer) ->
             heartbeat_ms: int = up.get("/v1/status")["heartbeat_ms"]
             return heartbeat_ms / 1000 < time.monotonic() - start
 
-        wait_until(beats, 4)  # the beat before the apply would not do
+        wait_until(beats)  # the beat before the apply would not do
         assert up.get("/health")["status"] == "ok"
         up.wait_for_token(up.post("visits", [visit()], None)["token"])
         assert "late" not in {stream["name"] for stream in up.get("/v1/streams")["streams"]}
@@ -82,7 +82,7 @@ def test_a_stop_does_not_wait_for_an_apply_that_does_not_end(java: Java, up: UpS
     with slow_apply(up):
         start = time.monotonic()
         up.stop()
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 30
     again = java.server(up.folder, HEADRACE_REHEARSE="false").wait_until_ready()
     assert "more" in {stream["name"] for stream in again.get("/v1/streams")["streams"]}, "the start applies it"
     assert again.stop() == 0
@@ -100,8 +100,8 @@ def test_a_stop_ends_an_apply_between_two_steps_and_the_next_start_does_the_rest
         wait_until(lambda: "many_299" in (applied / "data" / "catalog.json").read_text())
         start = time.monotonic()
         server.terminate()
-        assert server.wait(30) == 0
-        assert time.monotonic() - start < 10
+        assert server.wait(120) == 0
+        assert time.monotonic() - start < 30
         reply = future.result()
     assert reply.status_code == 503
     assert reply.json()["error"]["message"] == "the server is stopping"

@@ -68,7 +68,7 @@ class Source:
 
     def end(self, code: int = 0) -> str:
         assert self.process.stdout is not None
-        assert self.process.wait(60) == code, self.err
+        assert self.process.wait(180) == code, self.err
         self._reader.join()
         return self.process.stdout.read()
 
@@ -96,6 +96,10 @@ def stored(served: Served, stream: str = "lines") -> list[bytes]:
 
 def has(served: Served, count: int) -> Callable[[], bool]:
     return lambda: len(stored(served)) >= count
+
+
+def holds(served: Served, *lines: bytes) -> Callable[[], bool]:
+    return lambda: {*lines} <= {*stored(served)}
 
 
 def talk(port: int, text: bytes) -> bytes:
@@ -156,11 +160,13 @@ def test_what_comes_while_the_server_is_away_is_sent_later(lines: Path, serve: C
         served = serve(lines)
         assert connection.recv(1) == b""
     assert stored(served) == [b"first", *(b"%d" % n for n in range(1000))]
+    source.stop()
+    source = Source("--listen", "127.0.0.1:0", "-w", str(lines))
+    port = source.port
     served.stop()
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(b"never\n")
-        source.process.send_signal(0)
-        wait_until(lambda: source.err.count("waiting:") >= 1)
+        source.wait_for("waiting:")
         connection.shutdown(socket.SHUT_WR)
         source.stop(code=130)
         with pytest.raises(ConnectionResetError):
@@ -212,12 +218,14 @@ def test_a_line_server_is_connected_to_again(lines: Path, serve: Callable[..., S
 def test_a_command_is_started_again_when_it_ends(lines: Path, serve: Callable[..., Served]) -> None:
     served = serve(lines)
     file = lines / "count"
-    source = Source("--command", f"echo started; echo x >> {file}; exit 3", "-w", served.url)
-    source.wait_for("ended with exit code 3 after 0 s; it is started again in 1 s")
+    source = Source("--command", f"echo x >> {file}; echo started; exit 3", "-w", served.url)
+    source.wait_for("; it is started again in 1 s")
+    assert re.search("ended with exit code 3 after [0-9]+ s; it is started again in 1 s", source.err)
     wait_until(has(served, 2))
     out = source.stop()
     assert "events sent" in out
-    assert len(stored(served)) == file.read_text().count("x")
+    runs = file.read_text().count("x")
+    assert len(stored(served)) in (runs, runs - 1)  # the last one may be ended between its two commands
 
 
 def running_in(group: int) -> list[str]:
@@ -297,39 +305,41 @@ def test_a_folder_is_watched_over_kills_rotation_and_renames(lines: Path, serve:
     log.write_bytes(b"1\n2\nhal")
     source = Source("--watch", folder, "-w", served.url)
     source.wait_for("continues where this one stops")
-    wait_until(has(served, 2))
+    wait_until(holds(served, b"1", b"2"))
     (folder / "deep" / ".temporary").write_bytes(b"whole 1\nwhole 2")
     (folder / "deep" / ".temporary").rename(folder / "deep" / "b.txt")
     (folder / "c.txt.gz").write_bytes(gzip.compress(b"packed 1\npacked 2\n"))
     with log.open("ab") as file:
         file.write(b"f 3\n")
-    wait_until(has(served, 6))
+    wait_until(holds(served, b"half 3", b"whole 1", b"packed 2"))
     source.process.kill()
     source.process.wait()
     with log.open("ab") as file:
         file.write(b"4\n")
     source = Source("--watch", folder, "-w", served.url)
-    wait_until(has(served, 7))
+    wait_until(holds(served, b"4"))
     with log.open("ab") as file:
         file.write(b"5\n")
     log.rename(folder / "app-1.log")
     log.write_bytes(b"6\n")
-    wait_until(has(served, 9))
+    wait_until(holds(served, b"5", b"6"))
     source.process.kill()
     source.process.wait()
     log.rename(folder / "app-2.log")
     log.write_bytes(b"7\n")
     source = Source("--watch", folder, "-w", served.url)
-    wait_until(has(served, 10))
+    wait_until(holds(served, b"7"))
     os.utime(folder / "deep" / "b.txt", (1, 1))  # long ago: its last line is complete
-    wait_until(has(served, 11))
+    wait_until(holds(served, b"whole 2"))
     out = source.stop()
     assert sorted(stored(served)) == sorted(
         [b"1", b"2", b"half 3", b"whole 1", b"whole 2", b"packed 1", b"packed 2", b"4", b"5", b"6", b"7"]
     )
     assert "before it was renamed" in source.err
-    assert "2 events sent" in out
-    assert "9 events sent before" in out
+    new, before = re.search(r"(\d+) events? sent in", out), re.search(r"(\d+) events sent before", out)
+    assert new, out
+    assert before, out
+    assert int(new[1]) + int(before[1]) == 11, out  # a slow machine takes the last line for complete sooner
 
 
 def test_a_file_that_cannot_be_sent_does_not_stop_the_others(served: Served, applied: Path) -> None:

@@ -142,4 +142,4 @@ def test_twenty_tests_take_little_time(folder: Path) -> None:
     took = time.monotonic() - began
     assert "24 passed in " in ran.stdout, ran
     assert ran.stderr == ""
-    assert took < 24
+    assert took < 60

@@ -18,7 +18,7 @@ def up(folder: Path, *arguments: str, **environment: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
         env={"PATH": "/usr/bin:/bin", **environment},
     )
 
@@ -83,10 +83,10 @@ def test_it_stops_when_another_process_takes_over(applied: Path) -> None:
     running = Up(applied)
     running.process.send_signal(signal.SIGSTOP)
     lease = applied / "data" / "lease.json"
-    wait_until(lambda: live_holder(lease) is None, 30)
+    wait_until(lambda: live_holder(lease) is None)
     second = Up(applied)
     running.process.send_signal(signal.SIGCONT)
-    _, err = running.process.communicate(timeout=60)
+    _, err = running.process.communicate(timeout=180)
     assert running.process.returncode == 3
     assert "another process has taken this workspace over" in err
     assert "Traceback" not in err
@@ -108,4 +108,4 @@ def test_up_waits_for_a_send_without_a_server(applied: Path) -> None:
     assert "1 event sent" in holding.end()
     assert "Headrace serves" in process.stdout.readline()
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)

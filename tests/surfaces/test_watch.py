@@ -64,7 +64,7 @@ def test_json_continues_through_a_restart(applied: Path, serve: Callable[..., Se
         served.stop()
         until(process, '"gone"')
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert (process.returncode, err) == (0, "")
 
 
@@ -75,7 +75,7 @@ def test_without_a_terminal_there_are_plain_blocks(served: Served, start: Start)
         assert "maintain time" in until(process, "dead letters")
         until(process, "traffic")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert (process.returncode, err) == (0, "")
 
 
@@ -84,7 +84,7 @@ def test_q_quits_on_a_terminal(served: Served) -> None:
     process = subprocess.Popen([*WATCH, "-w", served.url], stdin=inner, stdout=inner, stderr=inner, close_fds=True)
     os.close(inner)
     try:
-        output, deadline, key_sent = b"", time.monotonic() + 60, False
+        output, deadline, key_sent = b"", time.monotonic() + 180, False
         while process.poll() is None:
             assert time.monotonic() < deadline, output
             if select.select([screen], [], [], 0.1)[0]:
@@ -95,7 +95,7 @@ def test_q_quits_on_a_terminal(served: Served) -> None:
             if not key_sent and b"q or Ctrl-C quits" in output and b"traffic" in output:
                 os.write(screen, b"q")
                 key_sent = True
-        assert process.wait(20) == 0, output
+        assert process.wait(120) == 0, output
         assert b"\x1b[?1049l" in output  # the previous screen is restored
     finally:
         process.kill()

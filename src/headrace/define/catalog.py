@@ -317,12 +317,20 @@ def _unknown_stream(
     error = DefinitionError(
         f"{'stream' if isinstance(what, DerivedStatement) else 'view'} '{what.name}' reads the stream '{name}', "
         "which does not exist",
-        fix=f"did you mean '{near}'?" if near else "declare it with CREATE STREAM",
+        fix=f"did you mean '{near}'?" if near else _declare(name, what),
         where=_place_of(definition, read),
     )
     if near and isinstance(what, Select | DerivedStatement) and what.source.text.startswith(name, read.at):
         error.write, error.replaces = near, (read.at, read.at + len(name))
     return error
+
+
+def _declare(name: str, what: object) -> str:
+    queries = what.queries if isinstance(what, Select) else ()
+    queries = what.query.queries if isinstance(what, DerivedStatement) else queries
+    if any((item.name or "").lower() == name.lower() for item, _ in queries):
+        return "a query of WITH may read those before it, not itself or those after it"
+    return "declare it with CREATE STREAM"
 
 
 def _place_of(definition: Definition, read: StreamRead) -> Location:

@@ -36,8 +36,8 @@ def _cycle(waiting: Mapping[str, Declared], reads: Mapping[str, list[str]]) -> D
         path.append(next(read for read in reads[path[-1]] if read in waiting))
     circle = path[path.index(path[-1]) :]
     names = [waiting[name][0].name for name in circle]
-    if len(names) == 2:
-        message = f"stream '{names[0]}' reads itself"
-    else:
+    message, who = f"stream '{names[0]}' reads itself", "it"
+    if len(names) > 2:
         message = "streams are made from one another: " + ", ".join(f"'{a}' reads '{b}'" for a, b in pairwise(names))
-    return DefinitionError(message, fix="let one of them read another stream", where=waiting[circle[0]][1])
+        who = "one of them"
+    return DefinitionError(message, fix=f"let {who} read another stream", where=waiting[circle[0]][1])

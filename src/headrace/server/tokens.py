@@ -35,14 +35,10 @@ class Tokens:
             )
         stream, position = parts
         with self._store.snapshot() as snapshot:
-            versions = [
-                v
-                for v in snapshot.versions()
-                if v.reads(stream) and (v.moves or (v.view.over is not None and v.serving))
-            ]
-        behind = [v for v in versions if not v.base(stream).covers(position)]
+            versions = [each for each in snapshot.versions() if each.reads(stream) and _is_waited_for(each)]
+        behind = [each for each in versions if not each.base(stream).covers(position)]
         in_lake = pipeline.table.state.position.covers(position)
-        return TokenState(in_lake and not behind, sorted(v.view.name for v in behind if v.stalled))
+        return TokenState(in_lake and not behind, sorted(each.view.name for each in behind if each.stalled))
 
     def wait(self, token: str, timeout_s: float) -> TokenState:
         """The same, after waiting until it is complete, or the time is over."""

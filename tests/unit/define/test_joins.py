@@ -81,6 +81,8 @@ def test_null_is_never_outside_of_a_list() -> None:
         ("FROM clicks c JOIN users u ON c.url = u.plan", "its whole primary key with =; found nothing; expected id"),
         ("FROM clicks c JOIN places p ON c.n = p.code", "found code; expected country, code; add … = p.country"),
         ("FROM clicks c JOIN users u ON c.user_id > u.id", "does not compare its whole primary key"),
+        ("FROM clicks c JOIN users u ON c.url = u.id JOIN users u ON c.user_id = u.id", "inputs of FROM are named 'u'"),
+        ("FROM clicks c JOIN traffic u ON c.url = u.url", "table 'traffic' does not exist; declare it: CREATE TABLE"),
         ("FROM clicks c JOIN userz u ON c.user_id = u.id", "table 'userz' does not exist; did you mean 'users'?"),
         ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE u.plann = 'x'", "'u' has no field 'plann'"),
         ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE n = 1", "'n' is ambiguous: several inputs have it"),

@@ -342,6 +342,8 @@ def test_what_views_refuse(body, says):
         ("CREATE INDEX i", "expected STREAM, TABLE, MATERIALIZED VIEW, SINK or ALERT"),
         ("CREATE OR ELSE STREAM s (a INT)", "expected REPLACE or REFRESH after CREATE OR"),
         ("DROP STREAM s", "to drop something, delete its definition"),
+        ("INSERT INTO s VALUES (1)", "send events and rows with `headrace send`"),
+        ("ALTER STREAM s ADD COLUMN a INT", "change its definition, and run `headrace apply`"),
         ("SELECT 1", "for queries use `headrace ask`"),
         ("CREATE TABLE IF NOT EXISTS s (a INT)", "write CREATE STREAM s"),
         ("CREATE STREAM s (a INT, PRIMARY KEY (a) NOT ENFORCED)", "remove PRIMARY KEY (a) NOT ENFORCED"),

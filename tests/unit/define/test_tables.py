@@ -83,11 +83,17 @@ def test_a_key_of_several_columns_and_an_event_time() -> None:
     ("text", "says"),
     [
         ("CREATE TABLE t (a INT)", "has neither a PRIMARY KEY nor a WATERMARK; a table of events is a stream"),
+        (
+            "CREATE STREAM s (a INT); CREATE TABLE t AS SELECT a FROM s",
+            "aggregate; write CREATE TABLE t PRIMARY KEY (…)",
+        ),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT PRIMARY KEY)", "has two PRIMARY KEYs; keep one"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "table 't' has no column 'b' for its primary key"),
         ("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL)", "the column 'b' is NOT NULL"),
         ("CREATE TABLE t (a ARRAY<INT> PRIMARY KEY)", "is not a single value"),
         ("CREATE TABLE t (a INT PRIMARY KEY, m MAP<STRING, INT>)", "which has no order"),
-        ("CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a))", "the primary key 'a' is declared twice"),
+        ("CREATE TABLE t (a INT, PRIMARY KEY (a, a))", "the primary key 'a' is declared twice"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a))", "has two PRIMARY KEYs; keep one"),
         ("CREATE TABLE t (value STRING PRIMARY KEY) FORMAT TEXT", "has the format TEXT; expected JSON"),
     ],
 )
@@ -136,6 +142,7 @@ def test_a_table_made_from_a_stream() -> None:
     ("text", "says"),
     [
         ("SELECT CAST(place AS INT) AS p, count(*) AS n FROM lives GROUP BY 1", "only Spark computes CAST"),
+        ("SELECT plce, count(*) AS n FROM lives GROUP BY plce", "table 'lives' has no field 'plce'"),
         ("SELECT i, count(*) AS n FROM (SELECT place AS i FROM lives) GROUP BY i", "'lives'"),
         ("SELECT i, count(*) AS n FROM lives LATERAL VIEW explode(split(place, ' ')) t AS i GROUP BY i", "other rows"),
     ],

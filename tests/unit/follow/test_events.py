@@ -189,7 +189,8 @@ def test_a_reader_begins_where_it_is_told(tmp_path: Path) -> None:
 def test_a_time_is_that_of_the_commit(lake: DeadLake) -> None:
     lake.add(b'{"id":1}')
     time.sleep(0.002)  # times are in milliseconds
-    between = datetime.now(UTC).replace(microsecond=datetime.now(UTC).microsecond // 1000 * 1000)
+    now = datetime.now(UTC)
+    between = now.replace(microsecond=now.microsecond // 1000 * 1000)
     time.sleep(0.002)
     lake.add(b'{"id":2}')
     log = EventLog(lake.table, lambda: OLD)

@@ -54,6 +54,8 @@ class FromReader(PeerReader):
         queries: list[tuple[Input, Query]] = []
         while not queries or self.accept_symbol(","):
             name = self.expect_name("a query")
+            if any(name.text.lower() == (item.name or "").lower() for item, _ in queries):
+                raise self.error(name.start, f"WITH has two queries named '{name.text}'", fix="rename one")
             columns = self.names_in_parentheses("the columns") if self.sees_symbol("(") else ()
             self.expect("AS", f"WITH {name.text}")
             queries.append((Input(name.start, name.text, columns=columns), self._parenthesized("AS")))
@@ -350,7 +352,7 @@ class FromReader(PeerReader):
         if over:
             raise self.error(
                 over.at, f"{over.name}(…) OVER needs other events, and a stream is made of one at a time",
-                fix=f"aggregate in a materialized view: {over.name}(…) with GROUP BY",
+                fix=f"aggregate in a materialized view; CREATE VIEW over it may have {over.name}(…) OVER",
             )  # fmt: skip
         aggregate = next((node for node in nodes if contains_aggregate(node)), None)
         at = aggregate.at if aggregate else self.next.start

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from headrace.define.derive import Rows
 from headrace.define.enrich import joined_entries, key_expression, refuse_table, with_join
-from headrace.define.expression import hints
 from headrace.define.expression.check import check, check_condition
 from headrace.define.expression.syntax import Call, Logic, Name, Node, Operation, TableQuery, walk
 from headrace.define.model import Stream, Table
@@ -16,7 +15,7 @@ from headrace.define.relation import JoinKind
 from headrace.define.row_scope import RowScope
 from headrace.define.sql.query_tree import JoinItem
 from headrace.define.tokens import Source
-from headrace.errors import DefinitionError
+from headrace.errors import DefinitionError, did_you_mean
 from headrace.types import BOOLEAN, TIMESTAMP, Expression
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class TableScope:
                 "of each key; UNION ALL puts the events of both after one another",
             )  # fmt: skip
         spellings = {table.name.lower(): table.name for table in self.tables.values()}
-        fix = hints.similar_name(name.lower(), spellings) if spellings else "declare it: CREATE TABLE … PRIMARY KEY"
+        fix = did_you_mean(name, spellings.values()) or "declare it: CREATE TABLE … PRIMARY KEY; only a table is joined"
         raise self.source.error(at, f"table '{name}' does not exist", fix=fix)
 
 
@@ -134,6 +133,10 @@ def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
     """The rows after a JOIN."""
     source = scope.source
     table = scope.find(item.name, item.at)
+    alias = item.alias or table.name
+    if alias.lower() in rows.scope().qualifiers:
+        fix = f"give one another alias: {table.name} AS t"
+        raise source.error(item.at, f"two inputs of FROM are named '{alias}'", fix=fix)
     entries = joined_entries(rows, table, item.alias)
     keys: dict[str, Expression] = {}
     rest: list[Node] = []

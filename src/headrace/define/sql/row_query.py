@@ -161,11 +161,14 @@ def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] =
             if where is not None:
                 rows = rows.where(check_condition(source, where, rows.scope(), "WHERE"))
     nodes = [(item.node, item.names) for item in select.items if isinstance(item, RowItem)]
-    scope = rows.scope()
+    scope, exploded = rows.scope(), False
     with mistakes.collect():
         rows, scope = hoist(source, rows, nodes)
+        exploded = True
     columns: list[tuple[str, Expression]] = []
     for item in select.items:
+        if not exploded and isinstance(item, RowItem) and contains_generator(item.node):
+            continue  # its mistake is known
         with mistakes.collect():
             default = defaults[len(columns)] if len(columns) < len(defaults) else None
             new_columns = (

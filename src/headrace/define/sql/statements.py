@@ -18,6 +18,12 @@ from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, QUOTED, WORD, Source
 from headrace.errors import DefinitionError, Location
 
+_SEND = "send events and rows with `headrace send`, HTTP or Python"
+_OTHER_STATEMENTS = {  # what to do instead
+    **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "LOAD"), _SEND),
+    **dict.fromkeys(("DROP", "TRUNCATE"), "to drop something, delete its definition"),
+    "ALTER": "change its definition, and run `headrace apply`",
+}
 _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GLOBAL", "PRIVATE")  # before TABLE, VIEW
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
@@ -99,9 +105,9 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
-                "a definition file contains only CREATE STREAM, TABLE, MATERIALIZED VIEW, SINK and ALERT",
+                "a definition file contains only CREATE STREAM, TABLE, MATERIALIZED VIEW, VIEW, SINK and ALERT",
                 found=start.describe(),
-                fix="for queries use `headrace ask` or `headrace sql`; to drop something, delete its definition",
+                fix=_OTHER_STATEMENTS.get(start.upper, "for queries use `headrace ask` or `headrace sql`"),
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")

@@ -103,6 +103,7 @@ class StreamReader(UniqueReader):
             start, errors_before = self.index, len(self.mistakes.errors)
             with self.mistakes.collect():
                 if self._primary_key is not None and self._accept_primary_key():
+                    self._refuse_second_key(owner)
                     self._primary_key += self._key_columns()
                 elif self._sees_constraint():
                     raise self._constraint(owner)
@@ -164,6 +165,7 @@ class StreamReader(UniqueReader):
             elif path is None and self.sees("FROM"):
                 path = self._path(name.text)
             elif self._primary_key is not None and self.accept("PRIMARY", "KEY"):
+                self._refuse_second_key(owner)
                 self._primary_key.append(name)
                 self.accept("NOT", "ENFORCED")
             elif self.sees("UNIQUE"):
@@ -228,6 +230,11 @@ class StreamReader(UniqueReader):
             self.take()
             self.take()
         return self.accept("PRIMARY", "KEY")
+
+    def _refuse_second_key(self, owner: str) -> None:
+        if self._primary_key:
+            fix = f"keep one; a key of several columns is PRIMARY KEY ({self._primary_key[0].text}, …)"
+            raise self.error(self.tokens[self.index - 2].start, f"{owner} has two PRIMARY KEYs", fix=fix)
 
     def _key_columns(self) -> list[Token]:
         """The columns of PRIMARY KEY (a, b) NOT ENFORCED."""

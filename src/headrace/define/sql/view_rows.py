@@ -32,6 +32,7 @@ def build_view(
     mistakes = Mistakes(select.mistakes)
     with mistakes.collect():
         stream, scope, where = _read_from(select, streams, tables)
+        scope.owner = f"table '{stream.name}'" if of_table else scope.owner
     if len(mistakes.errors) > len(select.mistakes):
         raise join(mistakes.errors)
     select = replace(select, where=where)
@@ -75,12 +76,15 @@ def _refuse_rows(select: Select, scope: RowScope, instead: str) -> None:
                 check(select.source, item.node, scope)
     except DefinitionError:
         return  # perhaps a misspelled aggregate: reported below
-    what = "its rows are events one by one: a stream" if instead == "STREAM" else "its rows are those of the table"
-    error = select.source.error(
-        select.at,
-        f"view '{select.name}' has no aggregate, so that {what}",
-        fix=f"write CREATE {instead} {select.name} AS SELECT …, or add an aggregate: count(*) AS hits",
-    )
+    if re.match(r"CREATE\s+TABLE", select.source.text[select.peer.start :], re.IGNORECASE):
+        message = f"CREATE TABLE {select.name} AS SELECT has neither a PRIMARY KEY nor an aggregate"
+        fix = f"write CREATE TABLE {select.name} PRIMARY KEY (…) AS SELECT … for the latest row of each key, "
+        fix += f"or CREATE {instead} {select.name} AS SELECT … for all rows"
+    else:
+        what = "its rows are events one by one: a stream" if instead == "STREAM" else "its rows are those of the table"
+        message = f"view '{select.name}' has no aggregate, so that {what}"
+        fix = f"write CREATE {instead} {select.name} AS SELECT …, or add an aggregate: count(*) AS hits"
+    error = select.source.error(select.at, message, fix=fix)
     written = rewrite(select.source, select.peer, [])
     head = re.match(r"CREATE(\s+OR\s+\w+)?\s+MATERIALIZED\s+VIEW", written, re.IGNORECASE)
     if head:

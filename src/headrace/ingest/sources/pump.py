@@ -69,7 +69,7 @@ def pump(
             raise source.error
     except HeadraceError as error:
         if stopping.is_set():
-            raise _interrupted(sending, intake, error) from error
+            raise _interrupted(sending, intake, closing, error) from error
         sending.explain(error)
         raise
     finally:
@@ -112,10 +112,14 @@ def _close(channels: list[Channel]) -> None:
         channels.pop().close()
 
 
-def _interrupted(sending: Sending, intake: Intake, error: HeadraceError) -> InterruptedSendError:
+def _interrupted(
+    sending: Sending, intake: Intake, closing: list[Channel], error: HeadraceError
+) -> InterruptedSendError:
     """The error if the last lines cannot be sent: how many are stored, how many are not."""
     stored, unsure = sending.stop()
-    lost = count_newlines(intake.take()[0])
+    lines, ended = intake.take()
+    closing += ended  # the other side must learn that not all of its lines are stored
+    lost = count_newlines(lines)
     parts = [f"{plural(stored, 'event')} sent"]
     if unsure:
         parts.append(f"{plural(unsure, 'event')} without a reply")
