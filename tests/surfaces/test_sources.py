@@ -17,12 +17,13 @@ import orjson
 import pytest
 
 from headrace.cli.app import run
-from tests.surfaces.conftest import HEADRACE, Ran, Served
+from tests.surfaces.conftest import HEADRACE, Ran, Served, visit
 from tests.surfaces.forms import TEXT_STREAM
 from tests.unit.transport.journals import lines_of
 from tests.waiting import wait_until
 
 Command = Callable[..., Ran]
+VISIT = visit()
 
 
 @pytest.fixture
@@ -108,6 +109,27 @@ def talk(port: int, text: bytes) -> bytes:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         return connection.recv(1)
+
+
+@pytest.mark.parametrize(("stream", "text"), [("lines", b"one\n"), ("visits", orjson.dumps(VISIT) + b"\n")])
+def test_a_line_of_a_pipe_is_sent_while_the_pipe_stays_open(
+    lines: Path, serve: Callable[..., Served], stream: str, text: bytes
+) -> None:
+    served = serve(lines)
+    command = [str(HEADRACE), "send", stream, "-", "--json", "-w", served.url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        try:
+            for count in (1, 2):
+                process.stdin.write(text)
+                process.stdin.flush()
+                wait_until(lambda count=count: len(stored(served, stream)) == count)
+            out, _ = process.communicate(text * 3 + text.rstrip(), timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert orjson.loads(out)["accepted"] == 6
+    assert [line + b"\n" for line in stored(served, stream)] == [text] * 6
 
 
 def test_lines_of_many_connections_are_stored_before_each_is_closed(lines: Path, serve: Callable[..., Served]) -> None:

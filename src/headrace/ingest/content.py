@@ -98,6 +98,10 @@ class Hashed:
         self._content.add(buffer[:size])
         return size
 
+    def is_ready(self, timeout_s: float) -> bool:
+        """Whether more can be read within a time, or the end has come."""
+        return self._source.is_ready(timeout_s)
+
 
 @dataclass(frozen=True)
 class Match:

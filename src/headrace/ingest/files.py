@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, Protocol, cast
 
 from headrace.errors import IngestError
 from headrace.ingest.content import (
@@ -24,9 +25,18 @@ from headrace.ingest.content import (
 )
 from headrace.ingest.counting import count_newlines
 from headrace.ingest.formats.compression import unpack
-from headrace.ingest.formats.layout import ANY, SUFFIXES, Format, Layout, check_format, format_of, format_of_name
+from headrace.ingest.formats.layout import (
+    ANY,
+    SUFFIXES,
+    Format,
+    Layout,
+    check_format,
+    format_of,
+    format_of_name,
+    format_so_far,
+)
 from headrace.ingest.formats.lines import line_blocks, read_lines
-from headrace.ingest.formats.source import LOOK_BYTES, ByteSource
+from headrace.ingest.formats.source import LINGER_S, LOOK_BYTES, ByteSource, Pipe
 
 STANDARD_INPUT = Path("-")
 PIECE_BYTES = 4 << 20
@@ -173,7 +183,7 @@ class SourceFile:
     def pieces(self, skip: int = 0) -> Iterator[Piece]:
         """Its events in pieces of about the same size, each of whole lines, without the first `skip` lines."""
         with self._opened() as (source, layout):
-            yield from _pieces(source, layout, self._declared, self._size, skip)
+            yield from _pieces(source, layout, self._declared, self._size, skip, at_once=source.is_pipe)
 
     def _content_blocks(self, source: _Opened, layout: Layout) -> Iterator[bytes]:
         if layout.format in _REWRITTEN:
@@ -192,9 +202,11 @@ class SourceFile:
                 if self.path == STANDARD_INPUT
                 else self.path.open("rb", buffering=0) as file
             ):
-                source = _Opened(file)
-                head, declared = source.look(), self._declared
+                source = _Opened(file if file.seekable() else Pipe(file))
+                head, declared = source.look(linger_s=LINGER_S), self._declared
                 format = self._layout.format or format_of(self.path.name, head, declared.format, declared.types)
+                if format is Format.JSON and self._layout.format is None and source.is_waiting:
+                    format = format_so_far(head)
                 check_format(declared.stream, declared.format, format)
                 yield source, replace(self._layout, format=format)
         except OSError as error:
@@ -208,24 +220,33 @@ class SourceFile:
 class _Opened(ByteSource):
     """A file, decompressed if it is compressed; knows how far it was read."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: io.RawIOBase | Pipe) -> None:
         source = unpack(ByteSource(file))
         super().__init__(source)
         self._file = file
         self._unpacked = source
+        self.is_pipe = isinstance(file, Pipe)
 
     def seekable_file(self) -> Any:
         return self._unpacked.seekable_file()
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no more has come so far, of a pipe that is open."""
+        return not self._has_more(0.0)
+
     def position(self, otherwise: int) -> int:
         """How many bytes of the file were read; `otherwise` for a pipe."""
         try:
-            return self._file.tell()
+            return otherwise if isinstance(self._file, Pipe) else self._file.tell()
         except OSError:
             return otherwise
 
 
-def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, skip: int) -> Iterator[Piece]:
+def _pieces(
+    source: _Opened, layout: Layout, declared: StreamShape, size: int, skip: int, *, at_once: bool
+) -> Iterator[Piece]:
+    """`at_once`: lines do not wait for others, so that those of a slow pipe are sent as they come."""
     content = Content(blank_counts=layout.format is Format.CSV)
     derived = layout.format in _REWRITTEN
     hashed = source if derived else ByteSource(Hashed(source, content))
@@ -247,6 +268,10 @@ def _pieces(source: _Opened, layout: Layout, declared: StreamShape, size: int, s
         else:
             chunks.append(drop_lines(lines, skip))
             skip = 0
+        if at_once and chunks:
+            sent = sum(map(len, chunks))
+            yield from _cut(chunks, size, sent, content.mark(count, ended=False))
+            reported_bytes, chunks = reported_bytes + sent, []
     if chunks:
         at = max(reported_bytes, source.position(reported_bytes))
         yield from _cut(chunks, size, at - reported_bytes, content.mark(count, ended=True))
@@ -273,9 +298,9 @@ def _name(path: Path) -> str:
     return os.fsencode(path.resolve()).decode("utf-8", "backslashreplace")
 
 
-def _standard_input() -> BinaryIO:
+def _standard_input() -> io.RawIOBase:
     """Unbuffered, so that the first bytes of a slow pipe can be inspected before the rest arrives."""
-    return cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
+    return cast(io.RawIOBase, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
 
 
 def is_sendable(file: Path, folder: Path) -> bool:

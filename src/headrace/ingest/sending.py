@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Protocol, Self
 
 from headrace.errors import (
@@ -25,12 +24,12 @@ from headrace.errors import (
     UnavailableError,
 )
 from headrace.format import plural
-from headrace.ingest.content import Mark, hash_of_event
+from headrace.ingest.content import hash_of_event
 from headrace.ingest.counting import count_newlines
-from headrace.ingest.course import Course, changed, continued
+from headrace.ingest.course import Course, plan_course
 from headrace.ingest.files import Piece, Resumable, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.ingest.receiver import IngestReply, Receiver, SameContent, SentStatus, merge_tokens
+from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
 from headrace.transport.sent import FilePiece
 
 STALE_PAUSE_S = 0.2  # before the next attempt, if another process is sending the same file
@@ -152,7 +151,7 @@ class Sending:
             return 0
         first = file.first() or ""
         standing = self._receiver.sent(self._stream, file.name, first)
-        course = self._plan(file, first, standing)
+        course = plan_course(file, first, standing, self._note, again=self._again, renames=self._renames)
         if self._course is None or self._course.name != course.name or self._again:
             self._end_course()
         course.before -= self._accepted_of_file  # by this run, before another process sent some
@@ -234,61 +233,6 @@ class Sending:
         note = self._describe_stored(*self._count_stored())
         if note:
             error.fix = f"{error.fix}; {note}" if error.fix else note
-
-    # The stored mark of a file
-
-    def _plan(self, file: Resumable, first: str, standing: SentStatus) -> Course:
-        assert file.name is not None
-        version, contents = standing.version, standing.contents
-        by_mark = {mark: content for content in contents if (mark := Mark.read(content.mark))}
-        match = file.match(by_mark)
-        if self._again:
-            content = by_mark[match.mark] if match else contents[-1] if contents else None
-            return Course(file.name, content.mark if content else "", version, first, start=True)
-        if match:
-            content = by_mark[match.mark]
-            if match.line_grew:
-                self._note(
-                    f"'{file.label}': its last line was incomplete when it was sent; the complete line is sent now"
-                )
-            return continued(file.name, content, match, version)
-        renamed = self._renamed(file, standing.same) if self._renames else None
-        if renamed:
-            return renamed
-        earlier = next((content for content in reversed(contents) if first and content.first == first), None)
-        if earlier:
-            raise changed(file, earlier)
-        if contents:
-            events = plural(sum(content.events for content in contents), "event")
-            difference = f"'{file.label}' is not the file that was sent under this name before ({events})"
-            self._note(f"{difference}: it is sent as a new file")
-        self._hint_same(file, standing.same)
-        return Course(file.name, "", version, first, start=True)
-
-    def _renamed(self, file: Resumable, same: Iterable[SameContent]) -> Course | None:
-        """The course of the file that this one was before it got another name; None if it is another file.
-
-        A file that ends where the other one did and was written after that is another one with the same content.
-        """
-        by_mark = {mark: content for content in same if (mark := Mark.read(content.mark))}
-        match = file.match(by_mark)
-        if match is None:
-            return None
-        other = by_mark[match.mark]
-        written_s = file.written_s()
-        later = match.at_end and (written_s is None or written_s > datetime.fromisoformat(other.arrived).timestamp())
-        if later or file.is_still(other.name, match.mark):
-            return None
-        self._note(f"'{file.label}' was sent as '{other.name}' before it was renamed: what is new in it is sent")
-        return continued(other.name, other, match, 0)
-
-    def _hint_same(self, file: Resumable, same: Iterable[SameContent]) -> None:
-        by_mark = {mark: content for content in same if (mark := Mark.read(content.mark))}
-        match = file.match(by_mark)
-        if match:
-            other = by_mark[match.mark]
-            overlap = f"'{file.label}' begins with what was sent as '{other.name}' ({plural(other.events, 'event')})"
-            self._note(f"{overlap}: under another name its events count again")
 
     # Pieces in flight
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.formats.source import LINGER_S, ByteSource
 
 
 class Compression(StrEnum):
@@ -48,5 +48,5 @@ class Unpacked:
 
 def unpack(source: ByteSource) -> ByteSource:
     """The source, decompressed if it is compressed."""
-    packing = compression_of(source.look(4))
+    packing = compression_of(source.look(4, linger_s=LINGER_S))
     return ByteSource(Unpacked(source, packing)) if packing else source

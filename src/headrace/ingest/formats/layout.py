@@ -85,6 +85,12 @@ def format_by_looks(head: bytes, fields: Collection[str]) -> Format:
     return Format.NDJSON
 
 
+def format_so_far(head: bytes) -> Format:
+    """By the first bytes of a JSON input that goes on: a whole object in the first line is the first of several."""
+    line = head.removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].strip()
+    return Format.NDJSON if line.startswith(b"{") and line.endswith(b"}") else Format.JSON
+
+
 def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str]) -> Format:
     """By the stream, the name and the first bytes of what is sent to it; Parquet by its bytes alone."""
     by_content = format_by_looks(head, fields)

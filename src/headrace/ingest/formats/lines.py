@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 
 from headrace.errors import IngestError
@@ -11,7 +12,7 @@ from headrace.ingest.formats.array import array_lines
 from headrace.ingest.formats.csv import csv_lines
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.formats.parquet import parquet_lines
-from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.formats.source import LINGER_S, ByteSource
 from headrace.ingest.memory import allocate
 
 PIECE_BYTES = 1 << 20
@@ -61,16 +62,16 @@ def _parquet(source: ByteSource) -> Iterator[bytes]:
 
 
 def line_blocks(source: ByteSource, size: int) -> Iterator[bytes | memoryview]:
-    """The lines of a source as they are, in blocks of about `size` bytes, without a copy."""
-    if source.look(3) == _MARK:
+    """The lines of a source as they are, in blocks of about `size` bytes, without a copy. Those of a slow pipe are
+    smaller, so that a line waits no longer than LINGER_S.
+    """
+    if source.look(3, linger_s=LINGER_S) == _MARK:
         source.skip(3)
     rest = b""  # of the line that the last block ended in
     while True:
         block = allocate(max(size, 2 * len(rest)))
         block[: len(rest)] = rest
-        end = len(rest)
-        while end < len(block) and (count := source.readinto(block[end:])):
-            end += count
+        end = _fill(source, block, len(rest))
         if end == len(rest):
             break
         cut = end_of_lines(block[:end])
@@ -81,6 +82,21 @@ def line_blocks(source: ByteSource, size: int) -> Iterator[bytes | memoryview]:
             raise _too_long()
     if rest.strip():
         yield rest + b"\n"
+
+
+def _fill(source: ByteSource, block: memoryview, start: int) -> int:
+    """Read into a block from a place on; returns where that ends: `start` at the end of the source.
+
+    Whole lines that came slowly do not wait for the rest of the block.
+    """
+    end, until = start, 0.0
+    while end < len(block) and (count := source.readinto(block[end:])):
+        until = until or time.monotonic() + LINGER_S
+        end += count
+        left_s = until - time.monotonic()
+        if (left_s <= 0 or not source.is_ready(left_s)) and end_of_lines(block[:end]):
+            break
+    return end
 
 
 def _too_long() -> IngestError:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import select
+import time
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 LOOK_BYTES = 64 << 10
+LINGER_S = 0.5  # how long lines of a slow pipe wait for others
 
 
 class Readable(Protocol):
@@ -15,6 +18,28 @@ class Readable(Protocol):
 
     def read(self, size: int = -1, /) -> bytes | None:
         """At most `size` bytes; none at the end."""
+
+
+class Pipe:
+    """Input that comes while it is read: standard input, a FIFO."""
+
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._file = file
+
+    def read(self, size: int = -1, /) -> bytes | None:
+        """At most `size` bytes, as soon as there are some; none at the end."""
+        return self._file.read(size)
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Fill as much of a buffer as can be read at once; 0 at the end."""
+        return self._file.readinto(buffer)
+
+    def is_ready(self, timeout_s: float) -> bool:
+        """Whether more comes within a time, or the end."""
+        try:
+            return bool(select.select([self._file], [], [], timeout_s)[0])
+        except (OSError, ValueError):  # it is no file of the system: it has all that it will have
+            return True
 
 
 class ByteSource(io.RawIOBase):
@@ -34,11 +59,30 @@ class ByteSource(io.RawIOBase):
             return self._source
         return None
 
-    def look(self, size: int = LOOK_BYTES) -> bytes:
-        """The next `size` bytes, fewer only at the end; `read` still returns them."""
-        while len(self._ahead) < size and (block := self._source.read(size - len(self._ahead))):
+    def look(self, size: int = LOOK_BYTES, *, linger_s: float | None = None) -> bytes:
+        """The next `size` bytes, fewer only at the end; `read` still returns them.
+
+        With `linger_s`, also fewer if there is a whole line and no more has come for this long.
+        """
+        since = time.monotonic()
+        while len(self._ahead) < size:
+            if linger_s is not None and b"\n" in self._ahead:
+                left_s = since + linger_s - time.monotonic()
+                if left_s <= 0 or not self._has_more(left_s):
+                    break
+            block = self._source.read(size - len(self._ahead))
+            if not block:
+                break
             self._ahead += block
         return self._ahead[:size]
+
+    def is_ready(self, timeout_s: float) -> bool:
+        """Whether more can be read within a time, or the end has come; only pipes make their readers wait."""
+        return bool(self._ahead) or self._has_more(timeout_s)
+
+    def _has_more(self, timeout_s: float) -> bool:
+        is_ready = getattr(self._source, "is_ready", None)
+        return is_ready is None or bool(is_ready(timeout_s))
 
     def skip(self, size: int) -> None:
         """Skip bytes that `look` returned."""
