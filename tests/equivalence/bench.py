@@ -18,11 +18,14 @@ from headrace.ingest.door import Ingest
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.lake.append import Append
 from headrace.lake.lateness_record import LatenessRecord
+from headrace.lake.pins import ChoosePins, no_pins
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
+from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.speed import Speed
+from headrace.maintain.table_states import TableStates
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
@@ -44,6 +47,8 @@ class Bench:
         *,
         store: DuckStore | None = None,
         fused: bool = True,
+        logs: TableLogs = NO_LOGS,
+        pins: ChoosePins = no_pins,
         **batch: Any,
     ) -> None:
         """`fused`: versions that the fused lane can compute go through it, the others by Spark."""
@@ -54,7 +59,8 @@ class Bench:
         self.journal = open_one(folder, self.stream)
         self.ingest = Ingest(self.stream, self.journal)
         self.store = store or DuckStore.open(folder / "views.duckdb", 1)
-        self.fused = Fused(self.stream.name, self.table, self.store, folder)
+        self.states = TableStates(lambda: spark, logs, folder / "tables")
+        self.fused = Fused(self.stream.name, self.table, self.store, folder, tables=self.states)
         companion = self.fused if fused else None
         self.lateness = LatenessRecord(self.table, self.stream)
         self.append = Append(
@@ -65,9 +71,10 @@ class Bench:
             folder,
             companion=companion,
             lateness=self.lateness,
+            pins=pins,
         )
-        self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused)
-        self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", **batch)
+        self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused, logs=logs)
+        self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", logs=logs, **batch)
 
     def _define(self, stream_sql: str) -> None:
         catalog = parse(stream_sql)

@@ -91,8 +91,7 @@ class Joined:
         relation = self.catalog.views[view].relation
         for branch in relation.branches if relation else ():
             for join in branch.joins:
-                if join.as_of is None:
-                    self.parts[branch.stream].states.make(join)
+                self.parts[branch.stream].states.make(join)
 
     def maintain(self) -> None:
         for part in self.parts.values():

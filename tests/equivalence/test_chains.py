@@ -1,10 +1,13 @@
-"""The law for derived streams: a view over a chain = the same SQL, run once by Spark over all events.
+"""The law for derived streams and joins: a view over a chain = the same SQL, run once by Spark over all events.
 
 Random chains of filters, projections, explodes and unions over two base streams; random splits into commits, late
 events, restarts, beats and builds at any horizon, in either lane. Columns that depend on the order of events are
 compared between the lanes and layers, and with a build over all of the log.
 
-HEADRACE_CHAINS sets how many worlds are tried.
+With joins, five tables change meanwhile: some changes are late, some delete rows, and two tables are made of the base
+streams themselves. Spark's query joins each event to the rows of the versions that its commit recorded.
+
+HEADRACE_CHAINS and HEADRACE_JOINS set how many worlds are tried.
 """
 
 from __future__ import annotations
@@ -12,63 +15,96 @@ from __future__ import annotations
 import json
 import os
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.asof.questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
-from headrace.define.model import View
+from headrace.define.model import Stream, View
 from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.lake.pins import no_pins
+from headrace.lake.table import LakeTable
+from headrace.maintain.joins import TableLogs
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
-from headrace.server.reconcile import point_of
-from headrace.store.base import Version
+from headrace.server.reconcile import pin_tables, point_of
+from headrace.store.base import Pinned, Version
 from headrace.store.duckdb.store import DuckStore
 
 from .bench import Bench
-from .chains import BASES, Chains, ChainView, make_view
+from .chains import BASES, LOGS, TABLES, Chains, ChainView, make_view
+from .table_versions import START, TableVersions, make_change
 
 WORLDS = int(os.environ.get("HEADRACE_CHAINS", "3"))
+JOINED = [int(seed) for seed in os.environ.get("HEADRACE_JOINS", "0 1").split()]
 VIEWS = 6
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DECLARED = ("users", "codes", "pairs")  # tables that changes are sent to
 NOTES = [None, "", "a", "to be or not", "A  b a", "Ab\tc", "ä ß"]
 
 
 class World:
-    """Two base streams with one store, and views over streams that are derived from them."""
+    """Two base streams with one store, and views over streams that are derived from them, and joined to tables."""
 
-    def __init__(self, spark: Any, folder: Path, seed: int, *, fused: bool, definitions: str | None = None) -> None:
+    def __init__(
+        self, spark: Any, folder: Path, seed: int, *, fused: bool, joins: bool = False, definitions: str | None = None
+    ) -> None:
         self.spark, self.folder, self.fused = spark, folder, fused
         chance = random.Random(seed)
-        self.chains = Chains(chance)
+        self.chains = Chains(chance, joins)
         for _ in range(7 if definitions is None else 0):
             self.chains.add()
+        while joins and len(self.chains.joined) < 4:
+            self.chains.add()
+        self.versions = TableVersions()
         self.views = [make_view(chance, self.chains, f"v{at}") for at in range(VIEWS)] if definitions is None else []
         every = definitions or "\n".join(view.sql for view in self.views)
         self.catalog: Catalog = parse(f"{self.chains.definitions()}\n{every}")
         self.posts = 0
         folder.mkdir()
         self.open()
-        for view in self.catalog.views.values():
+        for name in self.catalog.views.keys() - self.catalog.tables.keys():
+            view = self.catalog.views[name]
             self.store.register(view, fingerprint(view), self.catalog.patience_ms(view))
 
     def open(self) -> None:
         self.store = DuckStore.open(self.folder / "views.duckdb", 1)
-        self.benches = {
-            name: Bench(
+        definitions = {name: f"CREATE STREAM {name} ({fields})" for name, fields in BASES.items()}
+        if self.chains.joins:
+            definitions |= {name: f"CREATE TABLE {name} {TABLES[name]}" for name in DECLARED}
+        self.benches: dict[str, Bench] = {}
+        for name, sql in definitions.items():
+            self.benches[name] = Bench(
                 self.spark,
                 self.folder / name,
-                f"CREATE STREAM {name} ({fields})",
+                sql,
                 store=self.store,
                 fused=self.fused,
                 end_of=self.end_of,
+                logs=TableLogs(self.find),
+                pins=self.pins if self.chains.joins else no_pins,
             )
-            for name, fields in BASES.items()
-        }
+        if self.fused:
+            self.prepare()
+
+    def find(self, stream: str) -> tuple[Stream, LakeTable]:
+        return self.benches[stream].stream, self.benches[stream].table
+
+    def pins(self) -> dict[str, int]:
+        return {name: bench.table.state.next_commit for name, bench in self.benches.items()}
+
+    def prepare(self) -> None:
+        """Make snapshots of the tables as they are now, for the fused lane."""
+        for view in self.views:
+            relation = self.catalog.views[view.name].relation  # None if the view needs nothing of the chain
+            for branch in relation.branches if relation else ():
+                for join in branch.joins:
+                    self.benches[branch.stream].states.make(join)
 
     def close(self) -> None:
         for bench in self.benches.values():
@@ -80,15 +116,29 @@ class World:
         return self.benches[stream].table.state.next_commit
 
     def commit(self, chance: random.Random) -> None:
-        name = chance.choice(list(self.benches))
-        events = [make_event(chance, name) for _ in range(chance.randint(1, 25))]
+        name = chance.choice(list(BASES))
+        self.send(name, [make_event(chance, name) for _ in range(chance.randint(1, 25))])
+
+    def change(self, chance: random.Random) -> None:
+        """A commit of a table."""
+        name = chance.choice(DECLARED)
+        self.send(name, [make_change(chance, name) for _ in range(chance.randint(1, 8))])
+
+    def send(self, name: str, events: list[dict[str, Any]]) -> None:
         self.posts += 1
+        self.versions.note(name, events)
         self.benches[name].post([json.dumps(event).encode() for event in events], str(self.posts), keep_bad=False)
         self.benches[name].commit()
 
-    def rebuild(self, view: View) -> None:
+    def rebuild(self, view: View, tables: str = "") -> None:
+        """A new version; `tables` is `now` or `recorded` as in `headrace refresh --full --tables`."""
         at = {name: point_of(self.benches[name].table.state) for name in view.streams}
-        self.store.register(view, fingerprint(view), self.catalog.patience_ms(view), at)
+        with self.store.snapshot() as snapshot:
+            pinned = pin_tables(view, snapshot.versions(), self.pins())
+        if tables:
+            until = {name: point.commit for name, point in at.items()} if tables == "now" else {}
+            pinned = Pinned(tuple(self.pins().items()), tuple(until.items()))
+        self.store.register(view, fingerprint(view), self.catalog.patience_ms(view), at, pinned)
 
     def work(self) -> None:
         for _ in range(4):  # a build of one stream may wait for that of the other
@@ -109,19 +159,33 @@ class World:
 
     def expected(self, view: ChainView) -> dict[Any, dict[str, Any]]:
         """The rows of the same SQL over the events that the version of the view has."""
-        commits = self.serving(view.name).commits
+        version = self.serving(view.name)
         session = self.spark.newSession()
-        for name, bench in self.benches.items():
+        if self.chains.joins:
+            self.versions.give(session)
+        for name in BASES:
+            bench = self.benches[name]
             frame = session.read.parquet(*self._files(bench)) if self._files(bench) else None
             if frame is None:
-                frame = session.createDataFrame([], BASES[name].split(", WATERMARK")[0].replace(" NOT NULL", ""))
-            else:
-                frame = frame.where(f"_commit < {commits.get(name, 0)}").drop(*_ours(frame.columns))
-            frame.createOrReplaceTempView(name)
-        for name, query in self.chains.queries.items():
+                types = BASES[name].split(", WATERMARK")[0].replace(" NOT NULL", "")
+                frame = session.createDataFrame([], f"{types}, _commit BIGINT, _tables MAP<STRING, BIGINT>")
+            frame = frame.where(f"_commit < {version.commits.get(name, 0)}").withColumn(
+                "pins", self._pins_of(version, name)
+            )
+            frame.drop(*_ours(frame.columns)).createOrReplaceTempView(name)
+        for name, query in self.chains.spark_queries.items():
             session.sql(query).createOrReplaceTempView(name)
         rows = session.sql(view.spark_sql).toArrow().to_pylist()
         return {(row["window_start"].astimezone(UTC), *(row[key] for key in view.keys)): row for row in rows}
+
+    def _pins_of(self, version: Version, stream: str) -> Column:
+        """The versions that events are joined to: those that their commits recorded, or those of the version."""
+        until, now = dict(version.pinned.until).get(stream, 0), dict(version.pinned.versions)
+        pins = [
+            F.expr(f"CASE WHEN _commit < {until} THEN {now.get(log, 0)} ELSE _tables['{log}'] END").alias(log)
+            for log in LOGS.values()
+        ]
+        return F.struct(*pins)
 
     def _files(self, bench: Bench) -> list[str]:
         return [str(path) for path in sorted(bench.table.folder.glob("_dead=false/*.parquet"))]
@@ -159,14 +223,32 @@ def make_event(chance: random.Random, stream: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_a_view_over_a_chain_is_the_same_sql_over_all_events(spark: Any, tmp_path: Path, seed: int) -> None:
-    chance = random.Random(f"chains {seed}")
-    worlds = [World(spark, tmp_path / str(lane), seed, fused=lane) for lane in (True, False)]
+    moves = {"commit": 9, "step": 4, "beat": 3, "rebuild": 2, "restart": 1}
+    try_worlds(spark, tmp_path, seed, [*moves], [*moves.values()], random.Random(f"chains {seed}"), 10)
+
+
+@pytest.mark.parametrize("seed", JOINED)
+def test_a_view_over_joins_is_the_same_sql_with_tables_pinned(spark: Any, tmp_path: Path, seed: int) -> None:
+    moves = {"change": 6, "commit": 8, "step": 3, "beat": 2, "rebuild": 2, "restart": 1, "prepare": 1}
+    try_worlds(spark, tmp_path, seed, [*moves], [*moves.values()], random.Random(f"joins {seed}"), 16, joins=True)
+
+
+def try_worlds(
+    spark: Any,
+    tmp_path: Path,
+    seed: int,
+    moves: list[str],
+    weights: list[int],
+    chance: random.Random,
+    count: int,
+    *,
+    joins: bool = False,
+) -> None:
+    """Moves of two equal worlds, one with the fused lane and one without; views are compared at any time."""
+    worlds = [World(spark, tmp_path / str(lane), seed, fused=lane, joins=joins) for lane in (True, False)]
     try:
-        for _ in range(10):
-            move, at = (
-                chance.choices(["commit", "step", "beat", "rebuild", "restart"], [9, 4, 3, 2, 1])[0],
-                chance.random(),
-            )
+        for _ in range(count):
+            move, at = chance.choices(moves, weights)[0], chance.random()
             for world in worlds:
                 own = random.Random(at)
                 view = own.choice(world.views)
@@ -177,13 +259,19 @@ def test_a_view_over_a_chain_is_the_same_sql_over_all_events(spark: Any, tmp_pat
                         world.benches[own.choice(list(BASES))].maintain()
                     case "beat":
                         world.benches[own.choice(world.catalog.views[view.name].streams)].beat(view.name)
+                    case "change":
+                        world.change(own)
+                    case "prepare":
+                        world.prepare()
                     case "rebuild":
-                        world.rebuild(world.catalog.views[view.name])
+                        tables = own.choice(["", "now", "recorded"]) if joins else ""
+                        world.rebuild(world.catalog.views[view.name], tables)
                     case "restart":
                         world.close()
                         world.open()
             world = chance.choice(worlds)
-            world.check(chance.choice(world.views))
+            if not joins or chance.random() < 0.4:
+                world.check(chance.choice(world.views))
         for world in worlds:
             world.work()
             assert not [v.alarm for v in (world.serving(view.name) for view in world.views) if v.alarm or v.stalled]

@@ -77,17 +77,29 @@ def refuse_join(rows: Rows, step: Join) -> Rows:
 
 
 def join_rows(rows: Rows, step: Join) -> Rows:
-    """The rows after a join to what `side_name` names: the rows of the table at the pin. A key has one at most."""
-    if step.as_of is not None:
-        raise DefinitionError(f"only Spark computes the join to table '{step.table}' FOR SYSTEM_TIME AS OF")
+    """The rows after a join to what `side_name` names: the rows of the table at the pin. A key has one at most.
+
+    With `as_of` it has one for each time of a change, with those that delete the row: the last one that is not after
+    the time in question counts.
+    """
     changes_sql(step, "changes")  # the table has to be kept up to date, too
     keys = {f"_key_{at}": rows.expression(of) for at, (of, _) in enumerate(step.keys)}
+    if step.as_of is not None:
+        keys["_as_of"] = f"epoch_us({rows.expression(step.as_of)})"
     left = rows.select({**rows.visible, **keys}, rows.types)
     same = " AND ".join(f"_row._key_{at} = _side._of_{at}" for at in range(len(step.keys)))
     columns = [f"_side._column_{at} AS {duckdb_name(name)}" for at, (name, _, _) in enumerate(step.columns)]
-    selected = ", ".join(["_row.*", *columns, "_side._of_0 IS NOT NULL AS _matched"])
+    matched = "_side._of_0 IS NOT NULL" if step.as_of is None else f"coalesce(NOT _side.{DELETED}, false)"
+    selected = ", ".join(["_row.*", *columns, f"{matched} AS _matched"])
     how = "JOIN" if step.kind in ("inner", "semi") else "LEFT JOIN"
     sql = f"SELECT {selected} FROM ({left.sql}) AS _row {how} {side_name(step)} AS _side ON {same}"
+    if step.as_of is not None:
+        # An ASOF join sorts both sides: only the changes of keys that the rows have are sorted.
+        side = f"SELECT * FROM {side_name(step)} AS _side SEMI JOIN _rows AS _row ON {same}"
+        sql = (
+            f"WITH _rows AS MATERIALIZED ({left.sql}) SELECT {selected} FROM _rows AS _row "
+            f"ASOF {how} ({side}) AS _side ON {same} AND _row._as_of >= _side._of_{len(step.keys)}"
+        )
     types = {**rows.types, **{name: of for name, _, of in step.columns}}
     joined = replace(rows, sql=sql, types=types)
     matched = "_matched"
@@ -105,7 +117,8 @@ def side_name(step: Join) -> str:
     """The name of what a join reads of a table. Joins that read the same of it have one name."""
     keys = [(column, str(of.type)) for of, column in step.keys]
     columns = [(column, str(of)) for _, column, of in step.columns]
-    return f"_table_{sha256(repr((step.log, keys, columns)).encode()).hexdigest()[:24]}"
+    whole = (step.log, keys, columns, *(["history"] if step.as_of else []))
+    return f"_table_{sha256(repr(whole).encode()).hexdigest()[:24]}"
 
 
 def changes_sql(step: Join, table: str) -> str:
@@ -125,6 +138,7 @@ def changes_sql(step: Join, table: str) -> str:
         f"CAST({duckdb_name(column)} AS {duckdb_type(of.type)}) AS _of_{at}"
         for at, (of, column) in enumerate(step.keys)
     ]
+    keys += [f"{time} AS _of_{len(step.keys)}"] if step.as_of else []  # one row for each time of a key
     columns = [f"{duckdb_name(column)} AS _column_{at}" for at, (_, column, _) in enumerate(step.columns)]
     order = f"{{'_time': {time}, '{POSITION}': {POSITION}{place}}} AS _order"
     return f"SELECT {', '.join([*keys, *columns, f'{deleted} AS {DELETED}', COMMIT, order])} FROM {rows}"

@@ -52,15 +52,18 @@ class RowScope(Scope):
             self._check_ambiguous(source, node, of or name)
             return None
         matches = [entry for entry in self.entries if of in entry.of and entry.name.lower() == name]
+        # A table that is joined twice: its name means the one without an alias.
+        matches = [entry for entry in matches if entry.of[-1] == of] or matches
         if not matches:
             if of in self.fields:
                 return None  # a part of the column that has this name
             known = {entry.name: entry.type for entry in self.entries if of in entry.of}
             raise _unknown_column(source, node, known)
         if len(matches) > 1:
+            aliases = dict.fromkeys(f"{entry.of[-1]}.{entry.name}" for entry in matches)
             raise source.error(
                 node.at, f"'{node.of}.{node.name}' is ambiguous: '{node.of}' has two columns of that name",
-                fix="rename one with AS", span=node.span,
+                fix=f"write {' or '.join(aliases)}" if len(aliases) > 1 else "rename one with AS", span=node.span,
             )  # fmt: skip
         return Term("field", matches[0].type, text=matches[0].column)
 

@@ -120,10 +120,16 @@ class TableJoins:
         return rows.where(f"NOT {ROW}.{DELETED}").select(*keys, ROW, BEGINS, ENDS)
 
     def latest(self, step: Join, version: int) -> DataFrame:
-        """The latest change of each key among the commits [0, version), as a worker's DuckDB reads them."""
-        changes = self._changes(step, version).groupBy(*_keys(step))
-        rows = changes.agg(F.max_by(ROW, ORDER).alias(ROW), F.max(ORDER).alias(ORDER))
-        return rows.select(*_keys(step), f"{ROW}.*", ORDER)
+        """The latest change of each key among the commits [0, version), as a worker's DuckDB reads them.
+
+        With `as_of`: the latest of each key and time.
+        """
+        keys, changes = _keys(step), self._changes(step, version)
+        if step.as_of is not None:
+            keys.append(f"_of_{len(keys)}")
+            changes = changes.withColumn(keys[-1], F.col(f"{ORDER}.{TIME}"))
+        rows = changes.groupBy(*keys).agg(F.max_by(ROW, ORDER).alias(ROW), F.max(ORDER).alias(ORDER))
+        return rows.select(*keys, f"{ROW}.*", ORDER)
 
     def _histories(self, step: Join) -> DataFrame:
         """All changes of each key, in one array."""

@@ -1,11 +1,13 @@
 """The rows of a table at a pin, in the DuckDB of a worker: loaded from a snapshot, then brought on by the table's log.
 
 A row has the versions [begins, ends) in which it is the latest of its key, since two streams that are joined to one
-table may be at different pins. A table that cannot be shown at a pin is an error: Spark then computes the view.
+table may be at different pins. In a history, for joins FOR SYSTEM_TIME AS OF, the key ends with the time of a change.
+A table that cannot be shown at a pin is an error: Spark then computes the view.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
@@ -19,6 +21,7 @@ from headrace.lake.fill import read_filled, shape_of
 from headrace.lake.schema import COMMIT
 
 LAST = (1 << 63) - 1
+UNUSED_S = 600.0  # a table that no view was joined to for so long is dropped when another one is loaded
 KEPT = 256  # versions before the newest one that can still be shown
 
 
@@ -37,6 +40,7 @@ class TableAt:
     reads: tuple[str, ...]  # columns of the log
     files: tuple[str, ...]  # of the log, with the commits [version, pin)
     sql: str  # a query for the changes in a table `changes` with the events of the log
+    history: bool = False  # whether its keys end with the time of a change; those that delete rows are shown, too
 
     @property
     def key_names(self) -> list[str]:
@@ -45,27 +49,41 @@ class TableAt:
 
 
 _versions: dict[str, tuple[int, int]] = {}  # of each table: the first and the last that can be shown
+_used: dict[str, float] = {}  # when each was shown last
 
 
 def forget_tables() -> None:
     """The connection was closed."""
     _versions.clear()
+    _used.clear()
 
 
 def show_table(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     """Make the rows of a table at a pin those of its name."""
+    _used[_all(at)] = time.monotonic()
     try:
         first, last = _versions.get(_all(at), (LAST, 0))
         # The files of the log begin at the snapshot's version: what is older than that cannot be brought on.
         if at.pin < first or last < at.version:
+            _drop_unused(connection)
             _load(connection, at)
         if at.pin > _versions[_all(at)][1]:
             _advance(connection, at)
     except BaseException:
         _versions.pop(_all(at), None)  # it may be half advanced: the next one loads it again
         raise
-    rows = f"SELECT * FROM {_all(at)} WHERE _begins <= {at.pin} AND _ends > {at.pin} AND NOT _deleted"
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW {at.name} AS {rows}")
+    rows = f"SELECT * FROM {_all(at)} WHERE _begins <= {at.pin} AND _ends > {at.pin}"
+    kept = "" if at.history else " AND NOT _deleted"
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW {at.name} AS {rows}{kept}")
+
+
+def _drop_unused(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of views that were edited or dropped, and of other workspaces: they would fill the memory of the worker."""
+    now = time.monotonic()
+    for name in [name for name, used in _used.items() if now - used > UNUSED_S]:
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+        _versions.pop(name, None)
+        del _used[name]
 
 
 def _all(at: TableAt) -> str:
@@ -114,6 +132,8 @@ def _merge(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     """Add the rows that are the latest of their keys in some version, and end those that they follow."""
     keys, rest = ", ".join(at.key_names), _columns(at)[at.keys :]
     same = " AND ".join(f"t.{key} = f.{key}" for key in at.key_names)
+    # A key that has NULL, of a table AS SELECT, is equal to none: its rows would pile up.
+    whole = " AND ".join(f"{key} IS NOT NULL" for key in at.key_names)
     # In a struct, since arg_max leaves out values that are NULL.
     row = ", ".join(f"'{name}': {name}" for name in (*rest, "_deleted"))
     columns = ", ".join([*at.key_names, *(f"_row.{name} AS {name}" for name in (*rest, "_deleted")), "_order"])
@@ -123,7 +143,7 @@ def _merge(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE _fresh AS WITH latest AS ("
         f"SELECT {keys}, {COMMIT}, arg_max({{{row}}}, _order) AS _row, max(_order) AS _order "
-        f"FROM ({at.sql}) GROUP BY {keys}, {COMMIT}), "
+        f"FROM ({at.sql}) WHERE {whole} GROUP BY {keys}, {COMMIT}), "
         f"ordered AS (SELECT f.*, t._order AS _now, max(f._order) OVER ({earlier}) AS _before "
         f"FROM latest AS f LEFT JOIN ({current}) AS t ON {same}), "
         "newer AS (SELECT * FROM ordered "

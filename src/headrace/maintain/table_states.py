@@ -20,10 +20,12 @@ from headrace.maintain.joins import TableLogs
 from headrace.maintain.table_at import TableAt
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
+from headrace.types import BIGINT
 
 POOL = "batch"
 MOST_FILES = 64  # of a log since the snapshot: beyond it, another one is made
 MOST_ROWS = 200_000
+MOST_HISTORY = 2_000_000  # changes of a table that is joined FOR SYSTEM_TIME AS OF: workers keep all of them
 RETRY = 3  # failures after which a table is left to Spark
 
 log = structlog.get_logger("headrace.tables")
@@ -45,7 +47,7 @@ class TableStates:
         self._folder = folder
         shutil.rmtree(folder, ignore_errors=True)
         self._snapshots: dict[str, _Snapshot] = {}
-        self._old: list[Path] = []  # of earlier snapshots: workers may still read the last one
+        self._old: dict[str, Path] = {}  # the snapshot before the last one: workers may still read it
         self._failures: dict[str, list[str]] = {}
         self._working: str | None = None
         self._lock = threading.Lock()
@@ -57,10 +59,18 @@ class TableStates:
             failures = self._failures.get(name, [])
             if len(failures) >= RETRY:
                 return f"the rows of table '{join.table}' could not be prepared: {failures[-1]}"
+            if join.as_of is not None and (changes := self._changes_of(join)) > MOST_HISTORY:
+                return (
+                    f"table '{join.table}' has had {changes:,} changes: beyond {MOST_HISTORY:,} Spark keeps the history"
+                )
             if name not in self._snapshots:
                 self._prepare(join)
                 return f"the rows of table '{join.table}' are being prepared"
         return None
+
+    def _changes_of(self, join: Join) -> int:
+        lake = self._logs.find(join.log.stream)
+        return sum(file.rows for file in lake[1].files(0, lake[1].state.next_commit)) if lake else 0
 
     def at(self, join: Join, pin: int) -> TableAt | None:
         """The table at a pin, for workers; None if its snapshot is later or its log is gone."""
@@ -74,10 +84,11 @@ class TableStates:
         fields = [name for name, _ in (join.log.relation.reads_of(stream.name) if join.log.relation else join.reads)]
         fields += [join.log.event_time] if join.log.event_time and join.log.relation is None else []
         fields += [DELETED] if join.log.relation is None else []
-        types = [*(of.type for of, _ in join.keys), *(of for _, _, of in join.columns)]
+        times = [BIGINT] if join.as_of else []
+        types = [*(of.type for of, _ in join.keys), *times, *(of for _, _, of in join.columns)]
         return TableAt(
             side_name(join),
-            len(join.keys),
+            len(join.keys) + len(times),
             tuple(map(duckdb_type, types)),
             snapshot.files,
             snapshot.version,
@@ -87,6 +98,7 @@ class TableStates:
             tuple(dict.fromkeys([COMMIT, ARRIVED, POSITION, *fields])),
             tuple(table.storage.locate(file.path) for file in files),
             changes_sql(join, "changes"),
+            history=join.as_of is not None,
         )
 
     def _prepare(self, join: Join) -> None:
@@ -127,6 +139,7 @@ class TableStates:
         files = tuple(sorted(map(str, folder.glob("*.parquet"))))
         self._snapshots[name] = _Snapshot(files, version, folder)
         log.info("table prepared", table=join.table, version=version)
-        for old in self._old:
+        if (old := self._old.pop(name, None)) is not None:
             shutil.rmtree(old, ignore_errors=True)
-        self._old = [before.folder] if before else []
+        if before is not None:
+            self._old[name] = before.folder

@@ -17,6 +17,7 @@ from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.own import plain_changes
 from headrace.define.pruning import prune
+from headrace.define.relation import Log, Relation
 from headrace.define.relation_text import describe_relation
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.plan.cost import How
@@ -92,6 +93,11 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
         yield Difference(text, "free" if _pane_ms(before) == _pane_ms(after) else "build")
 
 
+def _logs(relation: Relation | None) -> dict[str, Log]:
+    """Where the changes of each table are that rows are joined to, and how they are made."""
+    return {join.table: join.log for branch in (relation.branches if relation else ()) for join in branch.joins}
+
+
 def _relations(before: View, after: View) -> Iterator[Difference]:
     """How the rows are made of events: in one line for each base stream whose rows differ."""
     of_before, of_after = (view.relation.without_patience() if view.relation else None for view in (before, after))
@@ -106,7 +112,9 @@ def _relations(before: View, after: View) -> Iterator[Difference]:
         texts = " → ".join(lines.get(stream, "all events") for lines in (old, new))
         yield Difference(f"rows of {stream}: {texts}", "build")
     if not changed:
-        yield Difference("the columns of its rows", "build")
+        tables = [table for table, log in _logs(of_after).items() if _logs(of_before).get(table, log) != log]
+        names = ", ".join(f"'{table}'" for table in tables)
+        yield Difference(f"how the rows of table {names} are made" if tables else "the columns of its rows", "build")
 
 
 def _columns(before: View, after: View) -> Iterator[Difference]:

@@ -15,27 +15,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
-from headrace.define.relation_duckdb import changes_sql, side_name
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, VALUE, table_schema
+from headrace.define.relation import Join, Relation
+from headrace.define.relation_duckdb import changes_sql, join_rows, rows_sql, side_name
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, UTC_US, VALUE, table_schema
+from headrace.maintain import table_at
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 
 CATALOG = parse(
-    "CREATE STREAM clicks (k INT);"
+    "CREATE STREAM clicks (k INT, n INT, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);"
     "CREATE TABLE users (id INT PRIMARY KEY, plan STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);"
-    "CREATE MATERIALIZED VIEW v AS SELECT plan, count(*) AS n FROM clicks c JOIN users u ON u.id = c.k GROUP BY plan;"
+    "CREATE STREAM plain AS SELECT n, plan FROM clicks c JOIN users u ON u.id = c.k;"
+    "CREATE STREAM timed AS SELECT n, plan FROM clicks c LEFT JOIN users FOR SYSTEM_TIME AS OF c.ts u ON u.id = c.k;"
 )
-RELATION = CATALOG.views["v"].relation
-assert RELATION is not None
-JOIN = RELATION.branches[0].joins[0]
 LOG = CATALOG.streams["users"]
-SNAPSHOT = pa.schema(
-    [
-        ("_of_0", pa.int32()),
-        ("_deleted", pa.bool_()),
-        ("_column_0", pa.string()),
-        ("_order", pa.struct([("_time", pa.int64()), (POSITION, pa.int64())])),
-    ]
-)
+
+
+def relation_of(stream: str) -> Relation:
+    relation = CATALOG.streams[stream].relation
+    assert relation is not None
+    return relation
+
+
+def join_of(stream: str) -> Join:
+    return relation_of(stream).branches[0].joins[0]
+
+
 # A change: key, event time in seconds, plan; it deletes the row without a plan in 1 of 4 cases.
 change = st.tuples(st.integers(0, 3), st.integers(0, 5), st.sampled_from(["free", "pro", None]), st.integers(0, 3))
 commits = st.lists(st.lists(change, min_size=1, max_size=4), min_size=4, max_size=8)
@@ -64,6 +68,16 @@ class TableLog:
         known = [row for row in self.rows() if row[COMMIT] < version]
         return {row["id"]: row for row in sorted(known, key=lambda row: (row["at"], row[POSITION]))}
 
+    def history(self, version: int, last: int = 99) -> list[dict[str, Any]]:
+        """The latest change of each key and time, of those that are not after a second."""
+        known = [row for row in self.rows() if row[COMMIT] < version and row["at"] <= last * 1_000_000]
+        return list({(row["id"], row["at"]): row for row in known}.values())
+
+    def plan_at(self, key: int | None, second: int, version: int) -> str | None:
+        own = [row for row in self.history(version, second) if row["id"] == key]
+        latest = max(own, key=lambda row: row["at"], default=None)
+        return None if latest is None or latest["_deleted"] else latest["plan"]
+
     def write(self) -> None:
         schema = table_schema(LOG)
         for commit in range(len(self.changes)):
@@ -71,24 +85,33 @@ class TableLog:
             columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
             pq.write_table(pa.Table.from_arrays(columns, schema=schema), self.folder / f"{commit}.parquet")
 
-    def at(self, pin: int, version: int) -> TableAt:
-        snapshot = self.folder / f"snapshot-{version}.parquet"
+    def at(self, pin: int, version: int, stream: str = "plain") -> TableAt:
+        join, snapshot = join_of(stream), self.folder / f"snapshot-{stream}-{version}.parquet"
+        times = ["_of_1"] if join.as_of else []
         if not snapshot.exists():
+            latest = self.history(version) if join.as_of else list(self.latest(version).values())
             rows = [
-                {"_of_0": key, "_deleted": row["_deleted"], "_column_0": row["plan"]}
+                {"_of_0": row["id"], "_deleted": row["_deleted"], "_column_0": row["plan"]}
+                | dict.fromkeys(times, row["at"])
                 | {"_order": {"_time": row["at"], POSITION: row[POSITION]}}
-                for key, row in self.latest(version).items()
+                for row in latest
             ]
-            pq.write_table(pa.Table.from_pylist(rows, SNAPSHOT), snapshot)
+            pq.write_table(pa.Table.from_pylist(rows, _snapshot_schema(times)), snapshot)
         files = tuple(str(self.folder / f"{commit}.parquet") for commit in range(version, pin))
         reads = (COMMIT, ARRIVED, POSITION, "id", "plan", "at", "_deleted")
         return TableAt(
-            side_name(JOIN), 1, ("INTEGER", "VARCHAR"), (str(snapshot),), version, pin, str(self.folder), LOG, reads,
-            files, changes_sql(JOIN, "changes"),
+            side_name(join), 1 + len(times), ("INTEGER", *("BIGINT" for _ in times), "VARCHAR"), (str(snapshot),),
+            version, pin, str(self.folder), LOG, reads, files, changes_sql(join, "changes"), bool(times),
         )  # fmt: skip
 
     def expected(self, pin: int) -> dict[int, str | None]:
         return {key: row["plan"] for key, row in self.latest(pin).items() if not row["_deleted"]}
+
+
+def _snapshot_schema(times: list[str]) -> pa.Schema:
+    order = pa.struct([("_time", pa.int64()), (POSITION, pa.int64())])
+    keys = [("_of_0", pa.int32()), *((name, pa.int64()) for name in times)]
+    return pa.schema([*keys, ("_deleted", pa.bool_()), ("_column_0", pa.string()), ("_order", order)])
 
 
 @pytest.fixture
@@ -105,7 +128,7 @@ def shown(connection: duckdb.DuckDBPyConnection, at: TableAt) -> dict[int, str |
     return dict(connection.execute(f"SELECT _of_0, _column_0 FROM {at.name}").fetchall())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(changes=commits, requests=st.lists(request, min_size=3, max_size=8))
 def test_rows_at_any_pin(
     tmp_path_factory: pytest.TempPathFactory, changes: list[list[Any]], requests: list[tuple[int, int]]
@@ -121,6 +144,32 @@ def test_rows_at_any_pin(
             assert shown(connection, log.at(pin, version)) == log.expected(pin), (version, pin)
 
 
+@settings(max_examples=25, deadline=None)
+@given(changes=commits, requests=st.lists(request, min_size=3, max_size=6), threshold=st.sampled_from([0, 64]))
+def test_rows_as_of_the_time_of_an_event(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[list[Any]], requests: list[tuple[int, int]], threshold: int
+) -> None:
+    """Late changes and deletions count from their time on, as far as they were known at the pin."""
+    forget_tables()
+    log = TableLog(tmp_path_factory.mktemp("log"), changes)
+    log.write()
+    keys, seconds = [0, 1, 2, 3, 4, None], range(7)
+    events = [(at, key, second) for at, (key, second) in enumerate((key, each) for key in keys for each in seconds)]
+    columns = [pa.array(column) for column in zip(*events, strict=True)]
+    table = pa.table(
+        [columns[0], columns[1], pa.array([s * 1_000_000 for _, _, s in events], UTC_US)], ["n", "k", "ts"]
+    )
+    with duckdb.connect() as connection:
+        connection.execute(f"SET TimeZone = 'UTC'; SET asof_loop_join_threshold = {threshold}")
+        connection.register("events", table)
+        sql = rows_sql(relation_of("timed"), CATALOG.streams["clicks"], (), "events", joins=join_rows)
+        for one, other in requests:
+            version, pin = sorted((one % (len(changes) + 1), other % (len(changes) + 1)))
+            show_table(connection, log.at(pin, version, "timed"))
+            rows = dict(connection.execute(f"SELECT n, plan FROM ({sql})").fetchall())
+            assert rows == {at: log.plan_at(key, second, pin) for at, key, second in events}, (version, pin)
+
+
 def test_a_worker_that_missed_commits_before_a_new_snapshot(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
@@ -128,3 +177,16 @@ def test_a_worker_that_missed_commits_before_a_new_snapshot(
     log.write()
     assert shown(connection, log.at(1, 0)) == {1: "free"}
     assert shown(connection, log.at(3, 2)) == {1: "pro", 2: "pro"}, "the change of commit 1 is in the snapshot only"
+
+
+def test_tables_that_are_not_used_any_more_are_dropped(
+    connection: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = TableLog(tmp_path, [[(1, 0, "free", 1)], [(1, 1, "pro", 1)]])
+    log.write()
+    assert shown(connection, log.at(1, 0)) == {1: "free"}
+    monkeypatch.setattr(table_at, "UNUSED_S", -1.0)
+    show_table(connection, log.at(1, 0, "timed"))
+    assert len(connection.execute("SELECT * FROM duckdb_tables()").fetchall()) == 1
+    monkeypatch.undo()
+    assert shown(connection, log.at(2, 0)) == {1: "pro"}, "it is loaded again"

@@ -106,6 +106,7 @@ class Joining:
     on: Source
     how: str
     as_of: Source | None
+    alias: str | None
     at: Location
 
 
@@ -169,11 +170,14 @@ class Queryable:
         keys = (by,) if isinstance(by, str) else tuple(by)
         return self._query().then(Sampling(float(percent), tuple(source_of(key, "a key") for key in keys), seed, at))
 
-    def join(self, table: Any, *, on: str, how: str = "inner", as_of: str | None = None) -> Query:
+    def join(
+        self, table: Any, *, on: str, how: str = "inner", as_of: str | None = None, alias: str | None = None
+    ) -> Query:
         """The rows with the columns of the row of a table that has the same key, as it was at the commit of the event.
 
         `on` compares the whole primary key, as in "user_id = users.id"; a name alone is a column of both. `how` is
         "inner", "left", "semi" or "anti". With `as_of`, a time of the event, the table is as it was at that time.
+        `alias` stands for its name in expressions: it is needed where a table is joined twice.
         """
         at = caller()
         if not isinstance(table, Queryable) or not hasattr(table, "key"):
@@ -184,7 +188,7 @@ class Queryable:
         if how not in HOW:
             raise DefinitionError("join: 'how' is not known", found=repr(how), expected=", ".join(HOW), where=at)
         time = None if as_of is None else source_of(as_of, "as_of")
-        return self._query().then(Joining(table, source_of(on, "on"), how, time, at))
+        return self._query().then(Joining(table, source_of(on, "on"), how, time, alias, at))
 
     def map(self, function: Callable[..., Any] | str, *arguments: str, as_: str | None = None) -> Query:
         """The rows with what a function made by `hr.udf` computes of them: the columns that it gives.

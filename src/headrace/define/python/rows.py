@@ -115,7 +115,7 @@ def _apply(step: RowStep, rows: Rows) -> Rows:
 
 def _join(step: Joining, rows: Rows) -> Rows:
     on, kind = parse_tree(step.on), cast(JoinKind, step.how)
-    item = JoinItem(0, step.table.name, kind, as_of=parse_tree(step.as_of) if step.as_of else None)
+    item = JoinItem(0, step.table.name, kind, step.alias, parse_tree(step.as_of) if step.as_of else None)
     alone = isinstance(on, Name) and on.of is None
     item = replace(item, using=(on.name,)) if isinstance(on, Name) and alone else replace(item, on=on)
     return apply_join(item, rows, TableScope(step.on, {step.table.name.lower(): step.table}, {}))

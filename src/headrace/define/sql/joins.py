@@ -133,10 +133,7 @@ def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
     """The rows after a JOIN."""
     source = scope.source
     table = scope.find(item.name, item.at)
-    alias = item.alias or table.name
-    if alias.lower() in rows.scope().qualifiers:
-        fix = f"give one another alias: {table.name} AS t"
-        raise source.error(item.at, f"two inputs of FROM are named '{alias}'", fix=fix)
+    _check_alias(source, item, rows)
     entries = joined_entries(rows, table, item.alias)
     keys: dict[str, Expression] = {}
     rest: list[Node] = []
@@ -151,10 +148,10 @@ def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
             rest.append(condition)
         else:
             keys[pair[0]] = _key(source, rows, table, *pair)
+    whole = RowScope((*rows.entries, *entries), rows.owner, rows.event_time is None)
+    residual = _all(source, rest, whole, "ON")  # first: a name that is ambiguous is told as such
     _check_whole_key(source, item, table, keys)
     as_of = _as_of(source, item, rows, table)
-    whole = RowScope((*rows.entries, *entries), rows.owner, rows.event_time is None)
-    residual = _all(source, rest, whole, "ON")
     return with_join(rows, table, item.kind, keys, entries, as_of, residual)
 
 
@@ -242,6 +239,15 @@ def _key(source: Source, rows: Rows, table: Table, key: str, node: Node) -> Expr
         return key_expression(table, key, value)
     except DefinitionError as error:
         raise source.error(node.at, error.message, found=error.found, expected=error.expected, fix=error.fix) from None
+
+
+def _check_alias(source: Source, item: JoinItem, rows: Rows) -> None:
+    name = item.alias or item.name
+    if name.lower() in {entry.of[-1] for entry in rows.entries if entry.of}:
+        raise source.error(
+            item.at, f"two inputs of FROM are named '{name}'",
+            fix=f"give one another alias: {item.name} AS t; in Python join(…, alias=…)",
+        )  # fmt: skip
 
 
 def _check_whole_key(source: Source, item: JoinItem, table: Table, keys: Mapping[str, Expression]) -> None:
