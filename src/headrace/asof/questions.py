@@ -94,16 +94,25 @@ class LakeQuestions:
         return replace(reply, version=version.number)
 
     @contextmanager
-    def as_of(self, version: Version, as_of: AsOf, job: Job | None = None) -> Iterator[tuple[Store, str]]:
-        """A store with a version as of an earlier commit, and which commit that is, in words."""
-        if as_of.commits is not None and len(version.view.streams) > 1:
+    def as_of(
+        self, version: Version, as_of: AsOf, job: Job | None = None, *, streams: Sequence[str] = ()
+    ) -> Iterator[tuple[Store, str]]:
+        """A store with a version as of an earlier commit, and which commit that is, in words.
+
+        `streams` are those of all views that are computed as of the same moment: it is enough that one had a commit.
+        """
+        every = streams or version.view.streams
+        if as_of.commits is not None and len(every) > 1:
             raise QuestionError(
-                f"view '{version.view.name}' reads several streams, and each numbers its own commits",
+                f"view '{version.view.name}' reads several streams, and each numbers its own commits"
+                if every == version.view.streams
+                else f"the question is about streams {', '.join(every)}, and each numbers its own commits",
                 found=f"commit {as_of.commits}",
                 expected="a time",
             )
         lakes = [self._lake(stream) for stream in version.view.streams]
-        commits = _find_all_commits(as_of, lakes)
+        commits = _find_all_commits(as_of, [self._lake(stream) for stream in every])
+        commits = {stream.name: commits[stream.name] for stream, _ in lakes}
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)

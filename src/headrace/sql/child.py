@@ -21,8 +21,9 @@ from headrace.define.queries import QueryError, check, select_columns
 from headrace.define.sketch_merges import SKETCH, no_sketch, rewrite
 from headrace.sql.as_of import extract_as_of, quoted
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
-from headrace.sql.load import Loaded, load_view
+from headrace.sql.load import Loaded, load_view, read_view
 from headrace.sql.merging import register
+from headrace.sql.reads import find_reads, table_columns
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
 
 LARGEST_FRAME = 1 << 30
@@ -99,19 +100,21 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
     connection.execute(f"SET memory_limit = '{int(request['memory_mb']) * 4 // 5}MB'").fetchall()
     merging = rewrite(connection, request["query"])
-    logical = []
-    while "logical" in reply:
-        logical.append((reply, rewrite(connection, reply["sql"])))
-        reply = wire.expect(JSON).json()
+    logical = [(view, rewrite(connection, view["sql"])) for view in reply["logical"]]
+    queries = {view["name"]: select_columns(text or view["sql"], view["columns"]) for view, text in logical}
     sketches = merging is not None or any(text is not None for _, text in logical)
     if sketches:
         register(connection)
+    views = {view.name: view for view in map(read_view, reply["views"])}
+    reads = find_reads(connection, merging or request["query"], list(views.values()), queries, sketches=sketches)
+    wire.send_json({"reads": {name: asdict(of) for name, of in reads.items()}})
     loaded = {}
-    while reply != RUN:
-        loaded[reply["view"]["name"]] = load_view(connection, reply, _pieces(wire), sketches=sketches)
-        reply = wire.expect(JSON).json()
-    for view, text in logical:
-        _create_logical(connection, view["logical"], select_columns(text or view["sql"], view["columns"]))
+    while (reply := wire.expect(JSON).json()) != RUN:
+        name = reply["view"]["name"]
+        columns = table_columns(views[name], sketches=sketches)
+        loaded[name] = load_view(connection, reply, _pieces(wire), sketches=sketches, columns=columns)
+    for name, text in queries.items():
+        _create_logical(connection, name, text)
     connection.execute("SET lock_configuration = true").fetchall()
     forbid_opening(request["timeout_s"], threads)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -45,9 +45,9 @@ def describe_version(version: Version) -> dict[str, Any]:
     return {"view": to_json(version.view), "bases": bases}
 
 
-def default_plan(version: Version) -> ReadPlan:
-    """The default question of a view: all of its own windows."""
-    return plan(Question(version.view.name), version)
+def default_plan(version: Version, where: Sequence[Mapping[str, Any]] = ()) -> ReadPlan:
+    """The default question of a view: all of its own windows, of all keys or of these."""
+    return plan(Question(version.view.name, where=tuple(where)), version)
 
 
 def load_view(
@@ -57,10 +57,12 @@ def load_view(
     most_rows: int = MOST_ROWS,
     *,
     sketches: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> Loaded:
     """Create the table of a view from the batches of a snapshot, the first of which is empty.
 
-    With `sketches` it has more columns: those that functions merge.
+    With `sketches` it has more columns: those that functions merge. `columns` are all that it has, with their types;
+    those that no query reads were not sent, and are NULL.
     """
     version = _read_version(description)
     read_plan = default_plan(version)
@@ -88,13 +90,19 @@ def load_view(
                 presented = presented.append_column(name, array)
         shaped = presented if shaping is None else shape_columns(shaping, presented)
         connection.register("_piece", pa.Table.from_batches([shaped]))
-        connection.execute(f"{statement} SELECT * FROM _piece").fetchall()
+        connection.execute(f"{statement} SELECT {_selected(shaped.schema.names, columns or {})} FROM _piece").fetchall()
         connection.unregister("_piece")
         statement = f"INSERT INTO {table}"
     _narrow(connection, version.view)
     if shaping is not None:
         _order(connection, version.view, shaping)
     return Loaded(rows, errors, dict(estimates))
+
+
+def _selected(names: Sequence[str], columns: Mapping[str, str]) -> str:
+    """The columns of a table, from those of a piece."""
+    missing = {name: f"CAST(NULL AS {of}) AS {quoted(name)}" for name, of in columns.items()}
+    return ", ".join((missing | {name: quoted(name) for name in names}).values())
 
 
 def _partials(version: Version, read_plan: ReadPlan, piece: pa.RecordBatch) -> dict[Aggregate, list[pa.Array]]:
@@ -136,9 +144,15 @@ def _order(connection: duckdb.DuckDBPyConnection, view: View, shaping: Shaping) 
         connection.execute(statement).fetchall()
 
 
-def _read_version(description: dict[str, Any]) -> Version:
-    view = from_json(description["view"])
+def read_view(content: dict[str, Any]) -> View:
+    """A view from its JSON."""
+    view = from_json(content)
     assert isinstance(view, View), "only views are tables"
+    return view
+
+
+def _read_version(description: dict[str, Any]) -> Version:
+    view = read_view(description["view"])
     bases = (Base(stream, patience, newest_us=newest) for stream, patience, newest in description["bases"])
     return Version(view, 0, "", "serving", tuple(bases))
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headrace.define.fingerprint import to_json
 from headrace.define.model import LogicalView, View
 from headrace.define.queries import EXAMPLE, LONGEST_BYTES
-from headrace.errors import HeadraceError, NotFoundError, SqlError, did_you_mean
+from headrace.errors import HeadraceError, SqlError
 from headrace.format import Shown, iso, iso_us
 from headrace.serve.answer import state_error
 from headrace.serve.as_of import AsOf, read_as_of
@@ -23,14 +24,22 @@ from headrace.serve.shape import stated_errors
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.children import MOST_BYTES, Child, Children
 from headrace.sql.load import Loaded, default_plan, describe_version
+from headrace.sql.names import find_parts, find_versions, resolve
+from headrace.sql.reads import Reads
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
 from headrace.store.base import Snapshot, Store, Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
 NO_LOGICAL: Mapping[str, LogicalView] = MappingProxyType({})
 
-# Finds the store with a version as of an earlier commit, and the text that names the commit.
-FindAsOf = Callable[[Version, AsOf], AbstractContextManager[tuple[Store, str]]]
+
+class FindAsOf(Protocol):
+    """Finds the store with a version as of an earlier commit, and the text that names the commit."""
+
+    def __call__(
+        self, version: Version, as_of: AsOf, *, streams: Sequence[str] = ()
+    ) -> AbstractContextManager[tuple[Store, str]]:
+        """`streams` are those of all views that are computed as of the same moment."""
 
 
 @dataclass(frozen=True)
@@ -86,34 +95,42 @@ def run_sql(
     now: datetime,
     find_as_of: FindAsOf,
     logical: Mapping[str, LogicalView] = NO_LOGICAL,
+    as_of: AsOf | None = None,
 ) -> SqlAnswer:
     """The answer to a SELECT over views. This process never parses the SQL: a child process does, and may crash.
 
-    Views AS OF may take long to compute, and no child waits for that: the query is started again afterwards.
+    Views AS OF may take long to compute, and no child waits for that: the query is started again afterwards. With
+    `as_of`, all views of the query are as of that commit or time.
     """
     query, most = check_text(query, limit)
     start = time.monotonic()
-    as_of_views: dict[str, _AsOfView] = {}
+    as_of_views: dict[str, _AsOfView] = {}  # by the name of their table
     with ExitStack() as stores:
         while True:
             with children.lend() as child:
                 reply = _begin(child, children, query, most)
-                if all(as_of_table["table"] in as_of_views for as_of_table in reply["as_of"]):
-                    versions = _ship_all(child, store, reply, as_of_views, logical)
-                    table, types, counts = _finish(child, children)
-                    break
+                with ExitStack() as snapshots:
+                    tables, computed = _find_tables(child, snapshots, store, reply, as_of_views, logical)
+                    missing = _missing(tables, reply, as_of_views, as_of)
+                    if not missing:
+                        _ship_all(child, children, tables, computed)
+                        table, types, counts = _finish(child, children)
+                        break
                 _forget(child)
-            for as_of_table in reply["as_of"]:
-                as_of_views[as_of_table["table"]] = stores.enter_context(_find(store, as_of_table, find_as_of))
-    states = {version.view.name: _describe(version, freshness) for version in versions}
-    states |= {name: view.state for name, view in as_of_views.items()}
-    views = {version.view.name: version.view for version in versions}
-    views |= {name: view.version.view for name, view in as_of_views.items()}
+            streams = tuple(dict.fromkeys(stream for each in tables for stream in each.version.view.streams))
+            for name, view, moment in missing:
+                found = _find(store, view, moment, find_as_of, logical, streams if as_of else ())
+                as_of_views[name] = stores.enter_context(found)
     states = {
-        name: _with_counts(state, views[name], counts["views"][name]) if name in counts["views"] else state
-        for name, state in states.items()
+        each.name: as_of_views[each.name].state if each.name in as_of_views else _describe(each.version, freshness)
+        for each in tables
     }
-    versions += [view.version for view in as_of_views.values()]
+    states = {
+        each.name: _with_counts(states[each.name], each.version.view, counts["views"][each.name])
+        if each.name in counts["views"]
+        else states[each.name]
+        for each in tables
+    }
     fresh_ms, reason = _least_fresh(states.values())
     return SqlAnswer(
         columns=tuple(zip(table.column_names, types, strict=True)),
@@ -121,7 +138,7 @@ def run_sql(
         truncated=counts["truncated"],
         more_rows=counts["more_rows"],
         views={name: state.as_dict() for name, state in states.items()},
-        commits=_commits(versions),
+        commits=_commits([each.version for each in tables]),
         at=iso(now),
         freshness_ms=fresh_ms,
         freshness_reason=reason,
@@ -142,53 +159,66 @@ def _forget(child: Child) -> None:
     child.again = True
 
 
-def _ship_all(
+@dataclass(frozen=True)
+class _Table:
+    """A table of a query: a version of a view, in a snapshot."""
+
+    name: str
+    version: Version
+    snapshot: Snapshot
+
+
+def _find_tables(
     child: Child,
+    snapshots: ExitStack,
     store: Store,
     reply: dict[str, Any],
     as_of_views: Mapping[str, _AsOfView],
     logical: Mapping[str, LogicalView],
-) -> list[Version]:
-    """Send all tables of a query, logical views first; returns the current versions of its views."""
-    names = [name for name in reply["tables"] if name not in as_of_views]
-    with store.snapshot() as snapshot:
-        serving = {version.view.name: version for version in snapshot.versions() if version.serving}
-        computed, names = _parts(names, serving, logical)
-        try:
-            versions = _find_versions(snapshot, serving, names, reply["own"], logical)
-        except HeadraceError:
-            _forget(child)
-            raise
-        for view in computed:
-            columns = [name for name, _ in view.columns]
-            child.wire.send_json({"logical": view.name, "sql": view.sql, "columns": columns})
-        for version in versions:
-            _ship(child.wire, snapshot, version, version.view.name)
-    for name, as_of_view in as_of_views.items():
-        with as_of_view.store.snapshot() as snapshot:
-            _ship(child.wire, snapshot, as_of_view.version, name)
-    return versions
+) -> tuple[list[_Table], list[LogicalView]]:
+    """All tables of a query, and the logical views that it names, each after those that it reads."""
+    extracted = {each["table"] for each in reply["as_of"]}
+    names = [name for name in reply["tables"] if name not in extracted]
+    snapshot = snapshots.enter_context(store.snapshot())
+    serving = {version.view.name: version for version in snapshot.versions() if version.serving}
+    computed, names = find_parts(names, serving, logical)
+    try:
+        versions = find_versions(snapshot, serving, names, reply["own"], logical)
+    except HeadraceError:
+        _forget(child)
+        raise
+    tables = {version.view.name: _Table(version.view.name, version, snapshot) for version in versions}
+    for name, view in as_of_views.items():
+        tables[name] = _Table(name, view.version, snapshots.enter_context(view.store.snapshot()))
+    return list(tables.values()), computed
 
 
-def _parts(
-    names: Sequence[str], serving: Mapping[str, Version], logical: Mapping[str, LogicalView]
-) -> tuple[list[LogicalView], list[str]]:
-    """The logical views among these names, each after those that it reads, and the other names of all of them."""
-    computed: dict[str, LogicalView] = {}
-    others: dict[str, None] = {}
+def _missing(
+    tables: Sequence[_Table], reply: dict[str, Any], found: Mapping[str, _AsOfView], as_of: AsOf | None
+) -> list[tuple[str, str, AsOf]]:
+    """The tables AS OF that are not computed yet: name, view, and commit or time."""
+    wanted = [(each["table"], each["view"], _as_of(each)) for each in reply["as_of"]]
+    if as_of is not None:
+        wanted += [(each.name, each.version.view.name, as_of) for each in tables]
+    known = {*found}
+    return [each for each in wanted if each[0] not in known]
 
-    def add(name: str) -> None:
-        own = None if name in serving else _resolve(name, logical)
-        if own is None:
-            others[name] = None
-        elif own not in computed:
-            for part in logical[own].reads:
-                add(part)
-            computed[own] = logical[own]
 
-    for name in names:
-        add(name)
-    return list(computed.values()), list(others)
+def _as_of(table: dict[str, Any]) -> AsOf:
+    as_of = read_as_of(table["version"], table["timestamp"])
+    if as_of is None:
+        raise SqlError(f"'{table['table']}' names no commit or time")
+    return as_of
+
+
+def _ship_all(child: Child, children: Children, tables: Sequence[_Table], computed: Sequence[LogicalView]) -> None:
+    """Send all tables of a query, of each what the child says that the query reads."""
+    logical = [{"name": view.name, "sql": view.sql, "columns": [n for n, _ in view.columns]} for view in computed]
+    named = [replace(each.version, view=replace(each.version.view, name=each.name)) for each in tables]
+    child.wire.send_json({"logical": logical, "views": [to_json(version.view) for version in named]})
+    reads = _receive(child, children)["reads"]
+    for each, version in zip(tables, named, strict=True):
+        _ship(child.wire, each.snapshot, version, Reads(**reads[each.name]) if each.name in reads else None)
 
 
 def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict[str, Any]]:
@@ -220,15 +250,24 @@ def _with_counts(state: _ViewState, view: View, loaded: Loaded) -> _ViewState:
 
 
 @contextmanager
-def _find(store: Store, table: dict[str, Any], find_as_of: FindAsOf) -> Iterator[_AsOfView]:
+def _find(
+    store: Store,
+    view: str,
+    as_of: AsOf,
+    find_as_of: FindAsOf,
+    logical: Mapping[str, LogicalView],
+    streams: Sequence[str],
+) -> Iterator[_AsOfView]:
     """A view AS OF, computed from the lake."""
-    as_of = read_as_of(table["version"], table["timestamp"])
-    if as_of is None:
-        raise SqlError(f"'{table['table']}' names no commit or time")
     with store.snapshot() as snapshot:
         by_name = {version.view.name: version for version in snapshot.versions() if version.serving}
-        (serving,) = _find_versions(snapshot, by_name, [table["view"]], [])
-    with find_as_of(serving, as_of) as (as_of_store, reason):
+        if view not in by_name and resolve(view, logical) is not None:
+            raise SqlError(
+                f"view '{view}' is logical, and AS OF in a query is of a materialized view or a table",
+                fix=f"`headrace ask {view}` takes --version-as-of and --timestamp-as-of",
+            )
+        (serving,) = find_versions(snapshot, by_name, [view], [], logical)
+    with find_as_of(serving, as_of, streams=streams) as (as_of_store, reason):
         with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
         state = _describe(version, lambda version: (None, reason))
@@ -252,48 +291,11 @@ def _read_reply(child: Child, frame: Frame, children: Children) -> dict[str, Any
     return reply
 
 
-def _find_versions(
-    snapshot: Snapshot,
-    serving: Mapping[str, Version],
-    names: Sequence[str],
-    own: Sequence[str],
-    logical: Mapping[str, LogicalView] = NO_LOGICAL,
-) -> list[Version]:
-    """The serving versions of the views that a query names; names are case-insensitive unless that is ambiguous."""
-    versions: dict[str, Version] = {}
-    for name in names:
-        view = _resolve(name, serving)
-        if view is None:
-            if name.lower() in map(str.lower, own):
-                continue  # a common table expression of the query
-            if any(version.view.name == name and version.live for version in snapshot.versions()):
-                find_serving(snapshot, name)  # raises: it is being built
-            known = sorted({*serving, *logical})
-            hint = did_you_mean(name, known) or f"there are: {', '.join(known) or 'none yet'}"
-            raise NotFoundError(
-                f"view '{name}' does not exist",
-                fix=f"{hint}; query the events of a stream with `headrace sql --events`",
-            )
-        other = versions.setdefault(view.lower(), serving[view])
-        if other.view.name != view:
-            raise SqlError(
-                f"views '{other.view.name}' and '{view}' differ only in case, which SQL does not distinguish",
-                fix="use them in two queries",
-            )
-    return list(versions.values())
-
-
-def _resolve(name: str, views: Mapping[str, object]) -> str | None:
-    if name in views:
-        return name
-    alike = [view for view in views if view.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else None
-
-
-def _ship(wire: Wire, snapshot: Snapshot, version: Version, name: str) -> None:
+def _ship(wire: Wire, snapshot: Snapshot, version: Version, reads: Reads | None) -> None:
     """Send a view's partials by window, or by the buckets that its windows are composed of."""
-    read_plan = default_plan(version)
-    wire.send_json(describe_version(replace(version, view=replace(version.view, name=name))))
+    version = version if reads is None else reads.of(version)
+    read_plan = default_plan(version, reads.where if reads else ())
+    wire.send_json(describe_version(version))
     pieces = snapshot.pieces(version, read_plan.selection(None), ordered=read_plan.overlapping)
     try:
         wire.send_schema(pieces.schema)
