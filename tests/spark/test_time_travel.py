@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.asof.questions import LakeQuestions, find_commits
+from headrace.define.model import LogicalView
 from headrace.errors import HeadraceError, QuestionError
 from headrace.lake.commits import reading_commits, times_before
 from headrace.lake.compact import Compaction
@@ -24,8 +25,11 @@ from headrace.serve.question import Question
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
+from headrace.sql.logical import ask_logical
+from headrace.sql.pages import Pages
 from headrace.sql.query import run_sql
 from headrace.store.base import Store
+from headrace.types import BIGINT, BOOLEAN
 from tests.equivalence.bench import Bench
 from tests.equivalence.generate import STREAM, make_events, make_shape, to_json
 
@@ -197,6 +201,51 @@ def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
     assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._past._entries]
     check(log, "v1", 5)
     assert json.dumps(log.ask("v1", version_as_of=5).as_dict()["as_of"]["commits"]) == '{"events": 5}'
+
+
+def test_a_logical_view_as_of_a_commit_and_a_time(log: Log) -> None:
+    children = Children(at_once=1, memory_mb=512, timeout_s=60)
+    counts = "SELECT count(*) AS a, bool_and(settled) AS settled FROM v0"
+    inner = LogicalView("inner_counts", counts, (("a", BIGINT), ("settled", BOOLEAN)), ("v0",))
+    both = "SELECT a, settled, (SELECT count(*) FROM v1) AS b FROM inner_counts"
+    view = LogicalView("both", both, (("a", BIGINT), ("settled", BOOLEAN), ("b", BIGINT)), ("inner_counts", "v1"))
+    logical = {"inner_counts": inner, "both": view}
+
+    def run(query: str, limit: int, as_of: AsOf | None) -> SqlAnswer:
+        return run_sql(
+            log.bench.store, children, query, limit, lambda version: (0, None), datetime.now(UTC),
+            log.history.as_of, logical, as_of,
+        )  # fmt: skip
+
+    def ask(**options: Any) -> Answer:
+        return ask_logical(view, Question.of("both", **options), run, Pages())
+
+    def expected(commits: int) -> dict[str, Any]:
+        rows = [log.snapshots[name, commits].answer.rows() for name in ("v0", "v1")]
+        return {"a": len(rows[0]), "settled": all(row["settled"] for row in rows[0]), "b": len(rows[1])}
+
+    try:
+        for commits in (1, 3, COMMITS):
+            answer = ask(version_as_of=commits)
+            assert answer.rows() == [expected(commits)]
+            assert answer.commits == {"events": commits}
+            assert (answer.freshness_ms, answer.freshness_reason) == (None, f"as of commit {commits}")
+            assert {name: part["commits"] for name, part in (answer.parts or {}).items()} == {
+                "v0": {"events": commits}, "v1": {"events": commits},
+            }  # fmt: skip
+        with reading_commits(log.bench.table) as known:
+            second = known.at_or_after(1)
+            assert second is not None
+        time = datetime.fromtimestamp(second.committed_at_us / 1e6, UTC)
+        assert ask(timestamp_as_of=time).rows() == [expected(2)]
+        assert ask(timestamp_as_of=time, key={"a": -1}).rows() == []
+        assert ask().rows() == [expected(COMMITS)]
+        with pytest.raises(QuestionError, match="has commits 0 to 5; found 7 commits"):
+            ask(version_as_of=7)
+        with pytest.raises(QuestionError, match="had no commit then"):
+            ask(timestamp_as_of="2000-01-01")
+    finally:
+        children.close()
 
 
 def test_in_sql(log: Log) -> None:

@@ -119,6 +119,55 @@ def test_keys_having_order_and_pages(shop: Served) -> None:
     assert "another question" in ask(f"/v1/views/shares?cursor={other}").json()["error"]["message"]
 
 
+def pages_of(shop: Served, first: str) -> list[str | None]:
+    """The pages of a view from a cursor on, one row each."""
+    rows, cursor = [], first
+    while cursor is not None:
+        content = shop.http.get("/v1/views/totals", params={"limit": 1, "cursor": cursor}).json()
+        rows += content["rows"]
+        cursor = content["next_cursor"]
+    return [row["page"] for row in rows]
+
+
+def test_all_pages_are_of_the_moment_of_the_first(shop: Served, tmp_path: Path) -> None:
+    first = shop.http.get("/v1/views/totals?limit=1").json()
+    assert (first["rows"][0]["page"], first["more_rows"]) == (None, 2)
+    fill(shop.runtime, tmp_path, visits=[visit_of("/a", 2), visit_of("/home", 2)])
+    assert pages_of(shop, first["next_cursor"]) == ["/cart", "/home"]
+    second = shop.http.get("/v1/views/totals", params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    assert [row["hits"] for row in second["rows"]] == [1, 3]
+    assert second["as_of"] == first["as_of"]
+    now = shop.http.get("/v1/views/totals?limit=1").json()
+    assert pages_of(shop, now["next_cursor"]) == ["/a", "/cart", "/home"]
+    with connect(shop.url) as connection:
+        assert len(connection.ask("totals").rows()) == 4
+
+
+def test_pages_that_are_not_kept_are_evaluated_unless_what_they_read_has_changed(shop: Served, tmp_path: Path) -> None:
+    first = shop.http.get("/v1/views/totals?limit=1").json()
+    shop.runtime._pages._entries.clear()
+    assert pages_of(shop, first["next_cursor"]) == ["/cart", "/home"]
+    shop.runtime._pages._entries.clear()
+    fill(shop.runtime, tmp_path, visits=[visit_of("/a", 2)])
+    reply = shop.http.get("/v1/views/totals", params={"limit": 1, "cursor": first["next_cursor"]})
+    error = reply.json()["error"]
+    assert reply.status_code == 409
+    assert "what view 'totals' is computed from has changed since the page that the cursor came" in error["message"]
+    assert "`headrace sql --limit all` gives all rows of one moment" in error["fix"]
+
+
+def test_the_stalest_part_is_named(shop: Served) -> None:
+    content = shop.http.get("/v1/views/totals").json()
+    assert (content["stalest"], content["freshness_ms"]) == ("traffic", content["parts"]["traffic"]["freshness_ms"])
+    assert "stalest" not in shop.http.get("/v1/views/traffic").json()
+
+
+def test_as_of_in_sql_is_of_what_it_reads(shop: Served) -> None:
+    error = shop.http.post("/v1/sql", json={"query": "SELECT * FROM shares VERSION AS OF 1"}).json()["error"]
+    assert error["message"] == "view 'shares' is logical, and AS OF in a query is of a materialized view or a table"
+    assert "`headrace ask shares` takes --version-as-of and --timestamp-as-of" in error["fix"]
+
+
 def test_a_lookup_has_the_order_of_its_keys(shop: Served) -> None:
     with connect(shop.url) as connection:
         answer = connection.lookup("totals", [{"page": "/home"}, {"page": "/none"}, {"page": None}])
@@ -132,7 +181,7 @@ def test_a_lookup_has_the_order_of_its_keys(shop: Served) -> None:
         ({"start": "-1h"}, "view 'totals' is logical, so it cannot answer start"),
         ({"window": "1h"}, "cannot answer window"),
         ({"by": "page"}, "cannot answer by"),
-        ({"version_as_of": "1"}, "cannot answer version_as_of"),
+        ({"version_as_of": "x"}, "version_as_of is not a number of commits"),
         ({"corrections": "true"}, "ask what it reads (traffic), or write a SELECT over it"),
         ({"key.pag": "x"}, "has no column 'pag'; expected page, hits, visitors, settled; did you mean 'page'?"),
         ({"key.hits": "many"}, "key 'hits' is of type BIGINT"),

@@ -41,6 +41,7 @@ from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.differences import checked_plan, compare
 from headrace.plan.ways import choose_way
 from headrace.serve.answer import Answer
+from headrace.serve.as_of import AsOf
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.change import Change
 from headrace.serve.evaluate import answer
@@ -86,6 +87,7 @@ from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.logical import ask_logical
+from headrace.sql.pages import Pages
 from headrace.sql.query import run_sql
 from headrace.store.base import Store, Version
 from headrace.store.opening import open_to_read
@@ -119,6 +121,7 @@ class Offline(WithoutServer):
         self._resources = ExitStack()  # Spark and its temporary files, once a question needs them
         self._ingests: dict[str, Ingest] = {}
         self._logs: dict[str, EventLog] = {}
+        self._pages = Pages()
 
     @cached_property
     def _store(self) -> Store | None:
@@ -155,7 +158,7 @@ class Offline(WithoutServer):
         """Answer from the store as the server left it; AS OF from the lake, by a local Spark session."""
         logical = self._catalog.logical.get(question.view)
         if logical is not None:
-            return ask_logical(logical, question, partial(self.sql, job=job))
+            return ask_logical(logical, question, partial(self._sql_as_of, job), self._pages)
         store = self._store_of(question.view)
         if question.as_of is not None:
             return self._lake_questions().ask(question, job)
@@ -208,14 +211,17 @@ class Offline(WithoutServer):
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views as the server left them."""
+        return self._sql_as_of(job, query, limit, None)
+
+    def _sql_as_of(self, job: Job | None, query: str, limit: SqlLimit, as_of: AsOf | None) -> SqlAnswer:
         if self._store is None:
             if self._damage is not None:
                 raise self._damage
             raise NotReadyError("no view has ever been computed", fix="run `headrace up` first")
-        children, as_of = Children.of(self.workspace.settings), partial(self._lake_questions().as_of, job=job)
+        children, find = Children.of(self.workspace.settings), partial(self._lake_questions().as_of, job=job)
         try:
             logical, now = self._catalog.logical, datetime.now(UTC)
-            return run_sql(self._store, children, query, limit, self._freshness, now, as_of, logical)
+            return run_sql(self._store, children, query, limit, self._freshness, now, find, logical, as_of)
         finally:
             children.close()
 

@@ -30,9 +30,12 @@ def read_whole(ask: Callable[[Question], Answer], question: Question, page_rows:
         try:
             while cursor := pages[-1].next_cursor:
                 pages.append(ask(replace(question, limit=page_rows, cursor=cursor)))
-        except ConflictError:
+        except ConflictError as error:
+            conflict = error
             continue
         return join(pages)
+    if pages[0].parts is not None:
+        raise conflict  # of a logical view also the parts may have changed
     raise ConflictError(f"view '{question.view}' was edited {ATTEMPTS} times while its rows were read", fix="ask again")
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import duckdb
 
 PLAIN, SKETCHED = "main", "sketched"  # schemas: tables without and with the columns that functions merge
-_MERGES = (
+# The functions that merge sketches, as far as types and columns go.
+MERGES = (
     "CREATE MACRO approx_count_distinct_merge(sketches) AS len(sketches)",
     "CREATE MACRO unique_merge(sketches) AS len(sketches)",
     "CREATE MACRO approx_percentile_merge(sketches, share) AS CAST(len(sketches) * share AS DOUBLE)",
@@ -85,7 +86,7 @@ class _Builder:
         self.built: dict[str, LogicalView] = {}
         self.errors: list[DefinitionError] = []
         self.connection = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": "1"})
-        for statement in ("SET errors_as_json = true", "SET TimeZone = 'UTC'", f"CREATE SCHEMA {SKETCHED}", *_MERGES):
+        for statement in ("SET errors_as_json = true", "SET TimeZone = 'UTC'", f"CREATE SCHEMA {SKETCHED}", *MERGES):
             self.connection.execute(statement)
         self._waiting = {statement.name.lower(): statement for statement in statements}
         self._path: list[str] = []  # the views that are being built, each read by the one before it

@@ -74,6 +74,13 @@ def make_table(
     return Table(name, tuple(fields), tuple(columns), event_time, patience_ms, relation, source)
 
 
+def derived_table(changes: Stream, key: Sequence[str]) -> Table:
+    """The table of the latest row of each key of a derived stream. Raises DefinitionError, without a place."""
+    # The event time is carried along even where it is not selected.
+    fields = [Field(each.name, each.type) for each in changes.fields if not each.name.startswith("_")]
+    return make_table(changes.name, fields, key, changes.event_time, changes.patience_ms, relation=changes.relation)
+
+
 def _example(fields: Sequence[Field]) -> str:
     first = next((field for field in fields if not field.type.is_nested), None)
     return "PRIMARY KEY (…)" if first is None else f"{quote(first.name)} {first.type} PRIMARY KEY"

@@ -63,6 +63,13 @@ class Answer:
             for name, error in self.approximate.items()
         }
 
+    @property
+    def stalest(self) -> str | None:
+        """Of a logical view: the part with the freshness of the answer; one whose freshness is unknown comes first."""
+        ages_ms = {name: part["freshness_ms"] for name, part in (self.parts or {}).items()}
+        unknown = next((name for name, age_ms in ages_ms.items() if age_ms is None), None)
+        return unknown or max(ages_ms, key=lambda name: ages_ms[name], default=None)
+
     def rows(self) -> list[dict[str, Value]]:
         """A dictionary per row: keys, window_start, window_end, columns, settled; on demand events, corrections."""
         names = [name for name, _ in self.columns]
@@ -120,6 +127,7 @@ class Answer:
             content["missing"] = [{name: _apply(encoders[name], key[name]) for name in key} for key in self.missing]
         if self.parts is not None:
             content["parts"] = {name: dict(part) for name, part in self.parts.items()}
+            content["stalest"] = self.stalest
         return content
 
     def _encoded_rows(self) -> list[dict[str, Any]]:

@@ -61,26 +61,35 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
     return cursor
 
 
-def skip_cursor(question: Question, definition: str, skip: int) -> str:
-    """The cursor after so many rows of a view with this fingerprint, which is evaluated anew for each page."""
-    return base64.urlsafe_b64encode(orjson.dumps([_mark(question), definition, skip])).decode().rstrip("=")
+@dataclass(frozen=True)
+class Skip:
+    """The end of a page of a logical view: how many rows it follows, of which kept answer, computed from what."""
+
+    rows: int
+    answer: str  # the id of the answer, if it is still kept
+    state: str  # of the views that it was computed from
+
+    def text(self, question: Question, definition: str) -> str:
+        """The cursor, for a view with this fingerprint."""
+        fields = [_mark(question), definition, self.rows, self.answer, self.state]
+        return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
 
 
-def read_skip(question: Question, definition: str) -> int:
-    """How many rows the cursor of a question leaves out."""
+def read_skip(question: Question, definition: str) -> Skip:
+    """What the cursor of a question to a logical view says."""
     text = question.cursor or ""
     try:
-        mark, of, skip = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        rows = int(skip)
-        if rows < 0:
-            raise ValueError(skip)
+        mark, of, rows, answer, state = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        skip = Skip(int(rows), str(answer), str(state))
+        if skip.rows < 0:
+            raise ValueError(rows)
     except (ValueError, TypeError) as error:
         raise _unreadable(text) from error
     if mark != _mark(question):
         raise _of_another_question()
     if of != definition:
         raise _edited(question.view)
-    return rows
+    return skip
 
 
 def _unreadable(text: str) -> QuestionError:

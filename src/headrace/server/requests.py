@@ -35,6 +35,7 @@ from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.plan.change import Plan, RollbackStep
 from headrace.serve.answer import Answer
+from headrace.serve.as_of import AsOf
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.change import Change
 from headrace.serve.evaluate import answer
@@ -70,6 +71,7 @@ from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.children import Children
 from headrace.sql.logical import ask_logical
+from headrace.sql.pages import Pages
 from headrace.sql.query import run_sql
 from headrace.store.base import Store
 from headrace.transport.sent import FilePiece
@@ -87,6 +89,7 @@ class Requests:
     _versions: Versions
     _changing: threading.RLock
     _recent: RecentAnswers
+    _pages: Pages
     _children: Children
     _lake_questions: LakeQuestions
     _tokens: Tokens
@@ -141,7 +144,7 @@ class Requests:
         """Answer from the store, in one snapshot; AS OF from the lake, by a Spark job."""
         logical = self._logical.get(question.view)
         if logical is not None:
-            return ask_logical(logical, question, partial(self.sql, job=job))
+            return ask_logical(logical, question, partial(self._sql_as_of, job), self._pages)
         if question.as_of is not None:
             return self._lake_questions.ask(question, job)
         return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
@@ -168,7 +171,9 @@ class Requests:
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT over the views, in a process of its own; Spark computes views AS OF first."""
-        as_of = partial(self._lake_questions.as_of, job=job)
+        return self._sql_as_of(job, query, limit, None)
+
+    def _sql_as_of(self, job: Job | None, query: str, limit: SqlLimit, as_of: AsOf | None) -> SqlAnswer:
         try:
             return run_sql(
                 self._store,
@@ -177,8 +182,9 @@ class Requests:
                 limit,
                 self.monitor.freshness,
                 datetime.now(UTC),
-                as_of,
+                partial(self._lake_questions.as_of, job=job),
                 self._logical,
+                as_of,
             )
         finally:
             self._children.prepare()

@@ -31,6 +31,7 @@ from headrace.sink.sinks import Sinks
 from headrace.spark.failures import one_line
 from headrace.spark.process import SparkProcess
 from headrace.sql.children import Children
+from headrace.sql.pages import Pages
 from headrace.store.opening import open_store
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -65,6 +66,7 @@ class Runtime(Requests):
         self._versions = self._definitions.versions
         self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
         self._recent = RecentAnswers(self._store, self.monitor.freshness)
+        self._pages = Pages()
         self._children = Children.of(workspace.settings)
         self._lake_questions = LakeQuestions(
             self._store,

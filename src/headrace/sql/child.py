@@ -103,10 +103,10 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
     logical = [(view, rewrite(connection, view["sql"])) for view in reply["logical"]]
     queries = {view["name"]: select_columns(text or view["sql"], view["columns"]) for view, text in logical}
     sketches = merging is not None or any(text is not None for _, text in logical)
-    if sketches:
-        register(connection)
     views = {view.name: view for view in map(read_view, reply["views"])}
     reads = find_reads(connection, merging or request["query"], list(views.values()), queries, sketches=sketches)
+    if sketches:
+        register(connection)
     wire.send_json({"reads": {name: asdict(of) for name, of in reads.items()}})
     loaded = {}
     while (reply := wire.expect(JSON).json()) != RUN:

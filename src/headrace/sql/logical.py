@@ -2,82 +2,137 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from headrace.aggregate import Value
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import LogicalView
 from headrace.define.queries import LONGEST_BYTES
-from headrace.errors import HeadraceError, QuestionError, SqlError, did_you_mean
+from headrace.errors import ConflictError, HeadraceError, QuestionError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.serve.answer import Answer
-from headrace.serve.cursor import read_skip, skip_cursor
+from headrace.serve.as_of import AsOf
+from headrace.serve.cursor import Skip, read_skip
 from headrace.serve.lookup import too_many_rows
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.values import key_value
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.as_of import quoted
+from headrace.sql.pages import AHEAD, KEEP_S, Pages, first_rows
 from headrace.store.few import rank
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type, arrow_type, decimal
 
-Run = Callable[[str, int], SqlAnswer]  # a query over views, and the most rows of its answer
+Run = Callable[[str, int, AsOf | None], SqlAnswer]  # a query over views, the most rows of its answer, and as of when
 Row = tuple[Any, ...]
 START, SETTLED = "window_start", "settled"
 WIDE = decimal(38)  # of integers that do not fit BIGINT
 
 
-def ask_logical(view: LogicalView, question: Question, run: Run) -> Answer:
-    """The rows of a logical view now, with the state of each view that it was computed from."""
+def ask_logical(view: LogicalView, question: Question, run: Run, pages: Pages) -> Answer:
+    """The rows of a logical view now, with the state of each view that it was computed from.
+
+    All pages of an answer are of the moment of the first one.
+    """
     _refuse(view, question)
     mark = fingerprint(view)
-    skip = read_skip(question, mark) if question.cursor else 0
-    limit = question.limit or DEFAULT_LIMIT
     where = _typed_keys(view, question)
-    query = _select(view, question, where, skip)
-    if len(query.encode()) > LONGEST_BYTES:
-        raise QuestionError(
-            f"the question names too many keys of logical view '{view.name}' at once",
-            found=f"{len(where):,} keys",
-            fix="ask in parts",
-        )
-    try:
-        result = run(query, limit)
-    except SqlError as error:
-        raise _with_view(view, error) from error
-    columns, values = _rows(view, result.table)
+    skip = read_skip(question, mark) if question.cursor else None
+    page, skip = _page(view, question, _Evaluation(view, question, where, run), pages, skip)
+    columns, values = _rows(view, page.table)
     missing = None
     if question.lookup:
-        if result.truncated:
+        if page.truncated:
             raise too_many_rows(question)
         values, missing = _arrange([name for name, _ in columns], values, where)
+    following = replace(skip, rows=skip.rows + len(values))
     return Answer(
         view=view.name,
         version=None,
         columns=columns,
         values=values,
-        next_cursor=skip_cursor(question, mark, skip + len(values)) if result.truncated else None,
-        more_rows=result.more_rows,
-        commits=result.commits,
-        newest_event=_newest(result.views),
-        at=datetime.fromisoformat(result.at),
-        freshness_ms=result.freshness_ms,
-        freshness_reason=result.freshness_reason,
+        next_cursor=following.text(question, mark) if page.truncated else None,
+        more_rows=page.more_rows,
+        commits=page.commits,
+        newest_event=_newest(page.views),
+        at=datetime.fromisoformat(page.at),
+        freshness_ms=page.freshness_ms,
+        freshness_reason=page.freshness_reason,
         events={},
         corrections=0,
         approximate={},
         windows=None,
         stalled=next(
-            (f"view '{name}': {part['stalled']}" for name, part in result.views.items() if part["stalled"]), None
+            (f"view '{name}': {part['stalled']}" for name, part in page.views.items() if part["stalled"]), None
         ),
         missing=missing,
-        parts=result.views,
+        parts=page.views,
     )
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """Evaluates a logical view for a question."""
+
+    view: LogicalView
+    question: Question
+    where: Sequence[Mapping[str, Value]]
+    run: Run
+
+    def rows(self, skip: int, limit: int) -> SqlAnswer:
+        """So many rows after the first `skip`."""
+        query = _select(self.view, self.question, self.where, skip)
+        if len(query.encode()) > LONGEST_BYTES:
+            raise QuestionError(
+                f"the question names too many keys of logical view '{self.view.name}' at once",
+                found=f"{len(self.where):,} keys",
+                fix="ask in parts",
+            )
+        try:
+            return self.run(query, limit, self.question.as_of)
+        except SqlError as error:
+            raise _with_view(self.view, error) from error
+
+
+def _page(
+    view: LogicalView, question: Question, evaluation: _Evaluation, pages: Pages, skip: Skip | None
+) -> tuple[SqlAnswer, Skip]:
+    """A page, and where it begins. More rows than those of the page are evaluated, and kept for the next ones."""
+    limit = question.limit or DEFAULT_LIMIT
+    if question.lookup:
+        return evaluation.rows(0, limit), Skip(0, "", "")
+    if skip is None:
+        answer = evaluation.rows(0, max(limit, AHEAD))
+        id = pages.keep(answer, 0) if answer.table.num_rows > limit or answer.truncated else ""
+        return first_rows(answer, limit), Skip(0, id, _state(answer))
+    kept = pages.find(skip.answer, skip.rows)
+    if kept is not None:
+        return first_rows(kept, limit), skip
+    answer = evaluation.rows(skip.rows, max(limit, AHEAD))
+    if _state(answer) != skip.state:
+        raise ConflictError(
+            f"what view '{view.name}' is computed from has changed since the page that the cursor came from, "
+            "and the rows of that moment are not kept any more",
+            expected=f"pages of the first {AHEAD:,} rows, asked within {KEEP_S / 60:.0f} minutes",
+            fix="omit the cursor to start from the first page; `headrace sql --limit all` gives all rows of one moment",
+        )
+    pages.keep(answer, skip.rows, skip.answer)
+    return first_rows(answer, limit), skip
+
+
+def _state(answer: SqlAnswer) -> str:
+    """What decides the rows of an answer: the versions and commits of its parts, and what of them is settled."""
+    names = ("version", "commits", "settled_until")
+    state = {view: [part[name] for name in names] for view, part in answer.views.items()}
+    return hashlib.sha256(orjson.dumps(state, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
 
 def _refuse(view: LogicalView, question: Question) -> None:
@@ -91,14 +146,12 @@ def _refuse(view: LogicalView, question: Question) -> None:
         "zone": question.zone,
         "by": question.by is not None,
         "corrections": question.corrections,
-        "version_as_of": question.as_of and question.as_of.commits is not None,
-        "timestamp_as_of": question.as_of,
     }
     name = next((name for name, value in asks.items() if value), None)
     if name is not None:
         raise QuestionError(
             f"view '{view.name}' is logical, so it cannot answer {name}",
-            expected="keys, having, order_by, settled_only, limit and cursor",
+            expected="keys, having, order_by, settled_only, version_as_of, timestamp_as_of, limit and cursor",
             fix=f"ask what it reads ({', '.join(view.reads)}), or write a SELECT over it: `headrace sql`",
         )
     if question.settled_only and dict(view.columns).get(SETTLED) != BOOLEAN:

@@ -24,7 +24,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
     # DuckDB would read annotations, some of which only type checkers can resolve: so it gets functions without any.
     for name, aggregate in COUNTS.items():
         count = _counting(aggregate)
-        of = f"STRUCT({', '.join(f'{part} BLOB' for part in _names(aggregate))})[]"
+        of: Any = f"{_type(aggregate)}[]"
         connection.create_function(name, _plain(count), [of], "BIGINT", type=ARROW, null_handling=SPECIAL)
     percentile: Any = lambda lists, shares: _percentile(lists, shares)  # noqa: E731 - as above
     takes: list[Any] = ["BLOB[]", "DOUBLE"]
@@ -47,6 +47,23 @@ def sketches_of(view: View, partials: dict[Aggregate, list[pa.Array]]) -> dict[s
             elif f"{aggregate.name}{SUFFIX}" == PERCENTILE:
                 columns[f"{output.name}{SKETCH}"] = parts[0]
     return columns
+
+
+def sketch_types(view: View) -> dict[str, str]:
+    """The additional columns of a view, with their types in DuckDB."""
+    by_id = {aggregate_id(column.aggregate): column.aggregate for column in view.columns}
+    columns = {}
+    for output in outputs_of(view):
+        aggregate = by_id.get(output.expression.sql)
+        if aggregate is not None and f"{aggregate.name}{SUFFIX}" in COUNTS:
+            columns[f"{output.name}{SKETCH}"] = _type(aggregate)
+        elif aggregate is not None and f"{aggregate.name}{SUFFIX}" == PERCENTILE:
+            columns[f"{output.name}{SKETCH}"] = "BLOB"
+    return columns
+
+
+def _type(aggregate: Aggregate) -> str:
+    return f"STRUCT({', '.join(f'{part} BLOB' for part in _names(aggregate))})"
 
 
 def _names(aggregate: Aggregate) -> list[str]:

@@ -214,11 +214,11 @@ def _as_of(table: dict[str, Any]) -> AsOf:
 def _ship_all(child: Child, children: Children, tables: Sequence[_Table], computed: Sequence[LogicalView]) -> None:
     """Send all tables of a query, of each what the child says that the query reads."""
     logical = [{"name": view.name, "sql": view.sql, "columns": [n for n, _ in view.columns]} for view in computed]
-    named = [replace(each.version, view=replace(each.version.view, name=each.name)) for each in tables]
-    child.wire.send_json({"logical": logical, "views": [to_json(version.view) for version in named]})
+    views = [to_json(replace(each.version.view, name=each.name)) for each in tables]
+    child.wire.send_json({"logical": logical, "views": views})
     reads = _receive(child, children)["reads"]
-    for each, version in zip(tables, named, strict=True):
-        _ship(child.wire, each.snapshot, version, Reads(**reads[each.name]) if each.name in reads else None)
+    for each in tables:
+        _ship(child.wire, each, Reads(**reads[each.name]) if each.name in reads else None)
 
 
 def _finish(child: Child, children: Children) -> tuple[pa.Table, list[str], dict[str, Any]]:
@@ -291,12 +291,12 @@ def _read_reply(child: Child, frame: Frame, children: Children) -> dict[str, Any
     return reply
 
 
-def _ship(wire: Wire, snapshot: Snapshot, version: Version, reads: Reads | None) -> None:
+def _ship(wire: Wire, table: _Table, reads: Reads | None) -> None:
     """Send a view's partials by window, or by the buckets that its windows are composed of."""
-    version = version if reads is None else reads.of(version)
+    version = table.version if reads is None else reads.of(table.version)
     read_plan = default_plan(version, reads.where if reads else ())
-    wire.send_json(describe_version(version))
-    pieces = snapshot.pieces(version, read_plan.selection(None), ordered=read_plan.overlapping)
+    wire.send_json(describe_version(replace(version, view=replace(version.view, name=table.name))))
+    pieces = table.snapshot.pieces(version, read_plan.selection(None), ordered=read_plan.overlapping)
     try:
         wire.send_schema(pieces.schema)
         for piece in pieces:

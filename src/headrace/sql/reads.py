@@ -15,11 +15,13 @@ import orjson
 
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.fingerprint import aggregate_id
+from headrace.define.logical import MERGES
 from headrace.define.loosening import names_in
 from headrace.define.model import View
 from headrace.define.shape import outputs_of
 from headrace.define.sinks import row_types
-from headrace.define.sketch_merges import SKETCH, sketch_columns
+from headrace.define.sketch_merges import SKETCH
+from headrace.sql.merging import sketch_types
 from headrace.store.base import Version
 from headrace.types import Type
 
@@ -53,7 +55,7 @@ class Reads:
 def table_columns(view: View, *, sketches: bool = False) -> dict[str, str]:
     """The columns of the table that a view is in SQL, with their types in DuckDB."""
     columns = {name: duckdb_type(of) for name, of in row_types(view).items()}
-    return columns | dict.fromkeys(sketch_columns(view) if sketches else (), "BLOB")
+    return columns | (sketch_types(view) if sketches else {})
 
 
 def find_reads(
@@ -70,7 +72,8 @@ def find_reads(
     """
     connection.begin()
     try:
-        connection.execute(_PLANNED).fetchall()
+        for statement in (_PLANNED, *(MERGES if sketches else ())):  # plans with functions in Python cannot be shown
+            connection.execute(statement).fetchall()
         for view in views:
             columns = table_columns(view, sketches=sketches).items()
             declared = ", ".join(f"{duckdb_name(name)} {of}" for name, of in columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import headrace as hr
@@ -77,6 +79,74 @@ def test_a_key_of_several_columns_and_an_event_time() -> None:
     table = parse(text).tables["t"]
     assert (table.key, table.event_time) == (("a", "b"), "at")
     assert table == hr.Table("t", "b INT, a STRING, at TIMESTAMP NOT NULL", key=["a", "b"], event_time="at")
+
+
+TAGGED_MOVES = (
+    "CREATE STREAM moves (person STRING NOT NULL, place STRING, tags ARRAY<STRING>, at TIMESTAMP NOT NULL, "
+    "WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
+)
+
+
+def moves_stream() -> Any:
+    columns = "person STRING NOT NULL, place STRING, tags ARRAY<STRING>, at TIMESTAMP NOT NULL"
+    return hr.Stream("moves", columns, event_time="at", patience="1 minute")
+
+
+@pytest.mark.parametrize(
+    ("sql", "query", "options"),
+    [
+        ("lives PRIMARY KEY (person) AS SELECT person, place, at FROM moves",
+         lambda moves: moves.select("person", "place", "at"), {"key": "person"}),
+        ("lives PRIMARY KEY (person) AS SELECT person, place FROM moves",
+         lambda moves: moves.select("person", "place"), {"key": ["person"]}),
+        ("lives PRIMARY KEY (Person, place) AS SELECT person, upper(place) AS place FROM moves WHERE place <> ''",
+         lambda moves: moves.where("place <> ''").select("person", place="upper(place)"),
+         {"key": ("person", "place")}),
+        ("lives PRIMARY KEY (tag) AS SELECT person, at, tag FROM moves LATERAL VIEW explode(tags) t AS tag",
+         lambda moves: moves.explode("tags", as_="tag").select("person", "at", "tag"), {"key": "tag"}),
+        ("lives (WATERMARK FOR seen AS seen - INTERVAL 5 SECONDS) PRIMARY KEY (person) AS "
+         "SELECT person, at AS seen FROM moves",
+         lambda moves: moves.select("person", seen="at"),
+         {"key": "person", "event_time": "seen", "patience": "5 seconds"}),
+    ],
+)  # fmt: skip
+def test_a_table_over_a_query_in_sql_and_python(sql: str, query: Any, options: dict[str, Any]) -> None:
+    written = parse(f"{TAGGED_MOVES} CREATE TABLE {sql};").tables["lives"]
+    made = hr.Table("lives", query(moves_stream()), **options)
+    assert made == written
+    assert fingerprint(view_of(made)) == fingerprint(view_of(written))
+    assert fingerprint(made) == fingerprint(written)
+
+
+def test_a_table_over_a_whole_stream_and_a_view_over_it() -> None:
+    sql = parse("""CREATE STREAM moves (person STRING, place STRING);
+        CREATE TABLE lives PRIMARY KEY (person) AS SELECT * FROM moves;
+        CREATE MATERIALIZED VIEW headcount AS SELECT place, count(*) AS n FROM lives GROUP BY place;""")
+    lives = hr.Table("lives", hr.Stream("moves", "person STRING, place STRING"), key="person")
+    headcount = hr.View("headcount", lives.group_by("place").agg(n=hr.count()))
+    assert lives == sql.tables["lives"]
+    assert fingerprint(headcount) == fingerprint(sql.views["headcount"])
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda moves: hr.Table("t", moves.select("person"), key="place"), "table 't' has no column 'place'"),
+        (lambda moves: hr.Table("t", moves.select("persn"), key="person"), "has no field 'persn'"),
+        (lambda moves: hr.Table("t", moves, key=()), "table 't' has no primary key"),
+        (lambda moves: hr.Table("t", moves, key="person", source=hr.kafka(topic="t")), "table 't' is derived"),
+        (lambda moves: hr.Table("t", moves, key="person", patience="1s"), "has a patience but no event_time"),
+        (lambda moves: hr.Table("t", moves, key="person", event_time="place"), "'place'"),
+        (lambda moves: hr.Table("t", moves.group_by("person").agg(n=hr.count()), key="person"), "write hr.View"),
+        (lambda moves: hr.Table("t", hr.Table("u", moves, key="person"), key="person"), "and 'u' is a table"),
+        (lambda moves: hr.Table("t", 3, key="person"), "the list of columns"),
+    ],
+)
+def test_what_a_table_over_a_query_refuses(make: Any, says: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        make(moves_stream())
+    assert says in str(error.value)
+    assert error.value.where is not None
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from headrace.define.shape import ShapeReader, ShapeScope, check_limit, read_ord
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.windows import is_bucket, read_bucket, read_span
-from headrace.define.tables import make_table, over_table
+from headrace.define.tables import derived_table, make_table, over_table
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
@@ -106,28 +106,33 @@ def Stream(  # noqa: N802 - reads as the noun it makes
 
 def Table(  # noqa: N802
     name: str,
-    fields: str,
+    fields: str | Queryable,
     *,
     key: str | Sequence[str],
     event_time: str | None = None,
-    patience: str | timedelta = "0s",
+    patience: str | timedelta | None = None,
     source: model.Source | None = None,
 ) -> model.Table:
     """A table: columns as in CREATE TABLE, and the columns of its primary key.
 
-    It holds the latest row of each key: by `event_time` if one is named, else the last to arrive.
+    It holds the latest row of each key: by `event_time` if one is named, else the last to arrive. Instead of columns it
+    may have a query, as in `hr.Table("lives", moves.select("person", "place"), key="person")`: the latest by the event
+    time of its streams, unless another is given.
     """
     at = caller()
     with placed(at):
         check_name(name, "table")
+        keys = [key] if isinstance(key, str) else list(key)
+        if isinstance(fields, Queryable):
+            changes = _derived(name, fields, event_time, patience, (source,), "table")
+            return declare(derived_table(changes, keys), at)
         columns = read_fields(source_of(fields, "the list of columns"))
-        patience_ms = milliseconds(patience)
+        patience_ms = milliseconds("0s" if patience is None else patience)
         if event_time is None and patience_ms:
             raise DefinitionError(f"table '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
             event_time = check_event_time(event_time, columns, name)
         check_record_fields(columns, source, name)
-        keys = [key] if isinstance(key, str) else list(key)
         return declare(make_table(name, columns, keys, event_time, patience_ms, source=source), at)
 
 
@@ -271,19 +276,24 @@ def _signature(cls: type[Aggregate]) -> Signature:
 
 
 def _derived(
-    name: str, fields: Queryable, event_time: str | None, patience: str | timedelta | None, others: Sequence[object]
+    name: str,
+    fields: Queryable,
+    event_time: str | None,
+    patience: str | timedelta | None,
+    others: Sequence[object],
+    kind: str = "stream",
 ) -> model.Stream:
     if any(other not in (None, False) for other in others):
+        refused = "format, source, idle_timeout or unique" if kind == "stream" else "source"
         raise DefinitionError(
-            f"stream '{name}' is derived: it has no format, source, idle_timeout or unique of its own",
-            fix="set them where the events come in",
+            f"{kind} '{name}' is derived: it has no {refused} of its own", fix="set them where the events come in"
         )
     query = fields if isinstance(fields, Query) else Query(fields)
-    rows = all_rows_of(query, f"stream '{name}'")
+    rows = all_rows_of(query, f"{kind} '{name}'")
     if event_time is not None:
         rows = rows.watermark(event_time, None if patience is None else milliseconds(patience))
     elif patience is not None:
-        raise DefinitionError(f"stream '{name}' has a patience but no event_time", fix='add event_time="at"')
+        raise DefinitionError(f"{kind} '{name}' has a patience but no event_time", fix='add event_time="at"')
     return rows.stream(name)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headrace.define.model import Field, Stream, Table
+from headrace.define.model import Stream, Table
 from headrace.define.rules import located
 from headrace.define.sql.derived import DerivedReader, DerivedStatement, build_derived
-from headrace.define.tables import make_table
+from headrace.define.tables import derived_table, make_table
 from headrace.define.tokens import Token
 
 
@@ -25,14 +25,8 @@ class DerivedTable(DerivedStatement):
 def build_table(statement: DerivedTable, streams: Mapping[str, Stream], tables: Mapping[str, Table]) -> Table:
     """The table of the latest row of each key; raises all mistakes of the statement at once."""
     changes = build_derived(statement, streams, tables)
-    assert changes.relation is not None, "it is derived"
-    # The event time is carried along even where it is not selected.
-    fields = [Field(each.name, each.type) for each in changes.fields if not each.name.startswith("_")]
     with located(statement.source, statement.key[0].start):
-        return make_table(
-            statement.name, fields, [each.text for each in statement.key], changes.event_time, changes.patience_ms,
-            relation=changes.relation,
-        )  # fmt: skip
+        return derived_table(changes, [each.text for each in statement.key])
 
 
 class TableReader(DerivedReader):
