@@ -119,8 +119,8 @@ def run_sql(
                 _forget(child)
             streams = tuple(dict.fromkeys(stream for each in tables for stream in each.version.view.streams))
             for name, view, moment in missing:
-                found = _find(store, view, moment, find_as_of, logical, streams if as_of else ())
-                as_of_views[name] = stores.enter_context(found)
+                opened = _find(store, view, moment, find_as_of, logical, streams if as_of else ())
+                as_of_views[name] = stores.enter_context(opened)
     states = {
         each.name: as_of_views[each.name].state if each.name in as_of_views else _describe(each.version, freshness)
         for each in tables
@@ -194,14 +194,13 @@ def _find_tables(
 
 
 def _missing(
-    tables: Sequence[_Table], reply: dict[str, Any], found: Mapping[str, _AsOfView], as_of: AsOf | None
+    tables: Sequence[_Table], reply: dict[str, Any], known: Mapping[str, _AsOfView], as_of: AsOf | None
 ) -> list[tuple[str, str, AsOf]]:
     """The tables AS OF that are not computed yet: name, view, and commit or time."""
-    wanted = [(each["table"], each["view"], _as_of(each)) for each in reply["as_of"]]
+    moments = [(each["table"], each["view"], _as_of(each)) for each in reply["as_of"]]
     if as_of is not None:
-        wanted += [(each.name, each.version.view.name, as_of) for each in tables]
-    known = {*found}
-    return [each for each in wanted if each[0] not in known]
+        moments += [(each.name, each.version.view.name, as_of) for each in tables]
+    return [each for each in moments if each[0] not in known]
 
 
 def _as_of(table: dict[str, Any]) -> AsOf:

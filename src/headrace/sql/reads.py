@@ -138,9 +138,9 @@ def _keys(scan: dict[str, Any], names: Sequence[str | None], types: Mapping[str,
     for each in scan["table_filters"]["filters"]:
         name = names[each["key"]]
         if name in types and types[name].name in _DUCKDB_IDS:
-            found = _values(each["value"], _DUCKDB_IDS[types[name].name])
-            if found and len(found) <= MOST_KEYS:
-                values[name] = found
+            equal = _values(each["value"], _DUCKDB_IDS[types[name].name])
+            if equal and len(equal) <= MOST_KEYS:
+                values[name] = equal
     if not values or _count(values) > MOST_KEYS:
         return []
     return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
@@ -162,8 +162,8 @@ def _values(condition: dict[str, Any], of: str) -> list[Any]:
             parts = [_values(each, of) for each in inner]
             return [value for part in parts for value in part] if all(parts) else []
         case {"filter_type": "LEGACY_IN_FILTER", "values": list() as constants}:
-            found = [_constant(each, of) for each in constants]
-            return [value for one in found for value in one] if all(found) else []
+            parts = [_constant(each, of) for each in constants]
+            return [value for part in parts for value in part] if all(parts) else []
         case {"filter_type": "LEGACY_CONSTANT_COMPARISON", "comparison_type": "COMPARE_EQUAL", "constant": constant}:
             return _constant(constant, of)
     return []
