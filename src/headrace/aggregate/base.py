@@ -70,7 +70,7 @@ class Aggregate(ABC):
     - reference pages: `summary`, `gives`, `signatures`, `approximate`;
     - Spark jobs of both layers: `spark_sql`, `batch_sql`, and `ordered`, which decides what they read of the lake;
     - the fused lane of the speed layer: `duckdb_sql`, `prepares` and `lifts`;
-    - a store: `columns` with their merges, `functions`; the audit of the two layers: `agrees`;
+    - a store: `columns` with their merges, `functions`, `subtract_columns`; the audit of the two layers: `agrees`;
     - answers: `type`, `present`, `present_arrow`, `failure`, `narrow_type`, `empty`, `approximate`, `is_exact`,
       `bound`;
     - tests: `lift`, `merge`, `subtract`, which are the reference for Spark and the store, and `examples`.
@@ -286,6 +286,10 @@ class Aggregate(ABC):
 
     def subtract(self, total: Partial, part: Partial) -> Partial:
         """The partial that gives `total` when it is merged with `part`."""
+        raise NotImplementedError(f"{self.name} cannot subtract")
+
+    def subtract_columns(self, total: Sequence[str], part: Sequence[str]) -> tuple[str, ...]:
+        """`subtract` in DuckDB's SQL, for each column. What it takes is SQL for the columns of both."""
         raise NotImplementedError(f"{self.name} cannot subtract")
 
     def agrees(self, a: Partial, b: Partial) -> bool:

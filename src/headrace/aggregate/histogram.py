@@ -96,6 +96,9 @@ class Histogram(Aggregate):
     def subtract(self, total: Partial, part: Partial) -> Partial:
         return tuple((a or 0) - (b or 0) for a, b in zip(total, part, strict=True))
 
+    def subtract_columns(self, total: Sequence[str], part: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"coalesce({a}, 0) - coalesce({b}, 0)" for a, b in zip(total, part, strict=True))
+
     def present(self, partial: Partial) -> Value:
         return [count or 0 for count in partial] if any(partial) else None
 

@@ -48,7 +48,7 @@ class BoolOr(_Logical):
         Example((BOOLEAN,), ((None,),), None),
     )
     other_names = ("some", "any")
-    column_merge = Merge("or", operator.or_, "{0} OR {1}", "bool_or({0})")
+    column_merge = Merge("or", operator.or_, "{0} OR {1}", "bool_or({0})", chooses=True)
 
 
 class BoolAnd(_Logical):
@@ -63,4 +63,4 @@ class BoolAnd(_Logical):
         Example((BOOLEAN,), ((None,),), None),
     )
     other_names = ("every",)
-    column_merge = Merge("and", operator.and_, "{0} AND {1}", "bool_and({0})")
+    column_merge = Merge("and", operator.and_, "{0} AND {1}", "bool_and({0})", chooses=True)

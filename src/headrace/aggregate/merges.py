@@ -27,6 +27,7 @@ class Merge:
     many: Callable[[Sequence[Any]], Any] | None = None  # the same for two or more values, if that is faster
     pairs: Callable[[pa.Array, pa.Array], pa.Array] | None = None  # `pair` over arrays without NULL
     lists: Callable[[pa.Array], pa.Array] | None = None  # `many` over lists
+    chooses: bool = False  # the result is one of the values: without any of the others it is the same
 
     def merge(self, values: Sequence[Any]) -> Any:
         """The merge of one or more values, none of them None."""
@@ -58,15 +59,15 @@ def _add_all(values: Sequence[Any]) -> Any:
 
 
 SUM = Merge("sum", _add, "{0} + {1}", "sum({0})", _add_all)
-MIN = Merge("min", min, "least({0}, {1})", "min({0})", min)
-MAX = Merge("max", max, "greatest({0}, {1})", "max({0})", max)
+MIN = Merge("min", min, "least({0}, {1})", "min({0})", min, chooses=True)
+MAX = Merge("max", max, "greatest({0}, {1})", "max({0})", max, chooses=True)
 
 # Columns of nested types. A fold over lists takes those that are not NULL: without any, its value is NULL.
 GATHERED = "flatten(list({0}) FILTER (WHERE {0} IS NOT NULL))"
 JOINED = "{0} || {1}"  # NULL where either is; list_concat would make an empty list of two that are NULL
 
-GREATEST = Merge("greatest", lambda a, b: max(a, b, key=order_of), "greatest({0}, {1})", "max({0})")
-LEAST = Merge("least", lambda a, b: min(a, b, key=order_of), "least({0}, {1})", "min({0})")
+GREATEST = Merge("greatest", lambda a, b: max(a, b, key=order_of), "greatest({0}, {1})", "max({0})", chooses=True)
+LEAST = Merge("least", lambda a, b: min(a, b, key=order_of), "least({0}, {1})", "min({0})", chooses=True)
 
 
 @lru_cache

@@ -63,6 +63,9 @@ class Count(Aggregate):
     def subtract(self, total: Partial, part: Partial) -> Partial:
         return ((total[0] or 0) - (part[0] or 0),)
 
+    def subtract_columns(self, total: Sequence[str], part: Sequence[str]) -> tuple[str, ...]:
+        return (f"coalesce({total[0]}, 0) - coalesce({part[0]}, 0)",)
+
     def present(self, partial: Partial) -> Value:
         return partial[0] or 0
 
@@ -195,6 +198,10 @@ class _Total(Aggregate):
             return total
         count = total[1] - part[1]
         return (EXACT.subtract(Decimal(total[0]), Decimal(part[0])), count) if count else self.zero
+
+    def subtract_columns(self, total: Sequence[str], part: Sequence[str]) -> tuple[str, ...]:
+        count = f"coalesce({total[1]}, 0) - coalesce({part[1]}, 0)"
+        return f"CASE WHEN {count} <> 0 THEN coalesce({total[0]} - {part[0]}, {total[0]}) END", count
 
     def agrees(self, a: Partial, b: Partial) -> bool:
         if not self._is_double or a[0] is None or b[0] is None:

@@ -1,20 +1,22 @@
-"""The rows of a view over a table, from the present rows of the table: all of them, or those of the keys that changed.
+"""The cells of a view over a table: made of all rows of the table, or brought on by those that a step changed.
 
-For each row of the table that passes WHERE the store keeps what the view reads of it, and the cell of the view that it
-is in. A change replaces the rows of its keys, then the cells that these were in and are in now are computed anew.
-A cell without rows stays with no event in it: readers skip it, and those who follow the view learn that it is gone.
+A step takes rows away from cells and adds rows to cells. What it takes away is subtracted where aggregates subtract;
+minima, maxima and the like stay unless what it takes away is what they keep. All other cells that lose a row are
+computed anew: for that the store keeps, of a view with such aggregates, what it reads of each row and the row's cell.
+A cell without rows stays as long as somebody follows the view, with no event in it: readers skip it, and those who
+follow the view learn that it is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import duckdb
-import pyarrow as pa
 
-from headrace.aggregate import Function
+from headrace.aggregate import Aggregate, Function
+from headrace.aggregate.merges import SUM
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.model import ARRIVED, Stream, View
@@ -22,30 +24,44 @@ from headrace.define.relation import PLACE
 from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
 from headrace.store.columns import partial_columns, partials_of, plain_name
 from headrace.store.duckdb.database import run
+from headrace.store.duckdb.table_rows import ADDED, POSITION, ROW_ID, changed_rows, present_rows
+from headrace.store.duckdb.tables import ROW
 from headrace.store.key_ids import key_id_of_duckdb
 from headrace.types import Expression
 
-ROW_ID, POSITION = "_row_id", "_position"
-_TOUCHED, _CHANGED, _CELLS, _FRESH = "_touched_ids", "_changed_rows", "_changed_cells", "_fresh_rows"
+_ROWS, _CELLS, _ANEW = "_changed_rows", "_changed_cells", "_cells_anew"
+_LOST = "_lost"  # of a cell: whether it lost what cannot be subtracted
 
 
-def rows_table(view: Version, table: Version) -> str:
-    """The name of the table with the rows that a version was made of; `table` is the version that they come from."""
-    return f"rows_{plain_name(view.view.name)}_{view.home}_{table.home}"
+def made_table(view: Version, table: Version) -> str:
+    """The name of the table that tells what rows a version was made of, and has them if cells are computed anew.
+
+    `table` is the version of the table that they come from.
+    """
+    prefix = "made" if subtracts(view.view) else "rows"
+    return f"{prefix}_{plain_name(view.view.name)}_{view.home}_{table.home}"
+
+
+def subtracts(view: View) -> bool:
+    """Whether a cell of the view that loses a row is never computed anew."""
+    return all(column.aggregate.subtracts for column in view.columns)
 
 
 def is_made_of(connection: duckdb.DuckDBPyConnection, view: Version, table: Version) -> bool:
     """Whether a version of a view was made of the rows of this version of its table."""
     query = "SELECT count(*) FROM duckdb_tables() WHERE table_name = ? AND NOT temporary"
-    return bool(run(connection, query, [rows_table(view, table)])[0][0])
+    return bool(run(connection, query, [made_table(view, table)])[0][0])
 
 
 def drop_rows(connection: duckdb.DuckDBPyConnection, view: Version) -> None:
     """Drop what a version was made of."""
-    prefix = f"rows_{plain_name(view.view.name)}_{view.home}_"
-    query = "SELECT table_name FROM duckdb_tables() WHERE starts_with(table_name, ?) AND NOT temporary"
-    for (name,) in run(connection, query, [prefix]):
-        run(connection, f"DROP TABLE {duckdb_name(name)}")
+    name = f"{plain_name(view.view.name)}_{view.home}_"
+    query = (
+        "SELECT table_name FROM duckdb_tables() "
+        "WHERE (starts_with(table_name, ?) OR starts_with(table_name, ?)) AND NOT temporary"
+    )
+    for (table,) in run(connection, query, [f"rows_{name}", f"made_{name}"]):
+        run(connection, f"DROP TABLE {duckdb_name(table)}")
 
 
 def functions_of(view: View) -> tuple[Function, ...]:
@@ -60,104 +76,133 @@ def functions_of(view: View) -> tuple[Function, ...]:
 def fill(
     connection: duckdb.DuckDBPyConnection, view: Version, cells: str, table: Version, sources: Sequence[str]
 ) -> None:
-    """Make a version's rows of all rows of its table; `cells` is its speed table, `sources` are those of the table."""
-    rows = duckdb_name(rows_table(view, table))
-    run(connection, f"CREATE TABLE {rows} AS {_read_rows(view.view, _present(view.view, table.view, sources))}")
-    names = ", ".join(_columns(view.view))
+    """Make a version of all rows of its table; `cells` is its speed table, `sources` are those of the table."""
+    made, names = duckdb_name(made_table(view, table)), ", ".join(_columns(view.view))
+    rows = _read_rows(view.view, present_rows(table.view, [name for name, _ in view.view.reads], sources))
+    none = " LIMIT 0" if subtracts(view.view) else ""
+    run(connection, f"CREATE TABLE {made} AS {rows}{none}")
     run(connection, f"DELETE FROM {duckdb_name(cells)}")  # of a version that served before
-    run(connection, f"INSERT INTO {duckdb_name(cells)} ({names}) {_fold(view.view, rows)}")
+    source = f"({rows})" if none else made
+    run(connection, f"INSERT INTO {duckdb_name(cells)} ({names}) {_fold(view.view, source)}")
 
 
 def follow(
-    connection: duckdb.DuckDBPyConnection,
-    view: Version,
-    cells: str,
-    table: Version,
-    sources: Sequence[str],
-    touched: pa.Table | Sequence[str],
+    connection: duckdb.DuckDBPyConnection, view: Version, cells: str, table: Version, *, keep_empty: bool
 ) -> str | None:
-    """Bring a version's rows up to date after some keys of its table were touched: the KEY_ID of a table, or of files.
+    """Bring a version on after a step of its table, whose `changed_rows` are there.
 
-    Returns the name of a table with the cells that have changed; None if there are none.
+    Returns the name of a table with the cells that have changed; None if the version is not made of what the table had.
     """
-    rows, names = duckdb_name(rows_table(view, table)), ", ".join(_columns(view.view))
-    if isinstance(touched, pa.Table):
-        connection.register(_TOUCHED, touched)
-        ids, parameters = _TOUCHED, {}
-    else:
-        ids, parameters = "read_parquet($files)", {"files": list(touched)}
-    try:
-        changed = f"SELECT DISTINCT CAST({KEY_ID} AS UUID) AS {ROW_ID} FROM {ids}"
-        run(connection, f"CREATE OR REPLACE TEMP TABLE {_CHANGED} AS {changed}", parameters)
-    finally:
-        if ids == _TOUCHED:
-            connection.unregister(_TOUCHED)
-    fresh = _read_rows(view.view, _present(view.view, table.view, sources, changed=True))
-    run(connection, f"CREATE OR REPLACE TEMP TABLE {_FRESH} AS {fresh}")
-    cell = f"{KEY_ID}, {PANE}"
-    run(
-        connection,
-        f"CREATE OR REPLACE TEMP TABLE {_CELLS} AS SELECT DISTINCT {cell} FROM ("
-        f"SELECT {cell} FROM {rows} SEMI JOIN {_CHANGED} USING ({ROW_ID}) UNION ALL SELECT {cell} FROM {_FRESH})",
-    )
-    run(connection, f"DELETE FROM {rows} WHERE {ROW_ID} IN (SELECT {ROW_ID} FROM {_CHANGED})")
-    run(connection, f"INSERT INTO {rows} SELECT * FROM {_FRESH}")
-    if not run(connection, f"SELECT 1 FROM {_CELLS} LIMIT 1"):
+    names = [ROW_ID, *(duckdb_name(name) for name, _ in view.view.reads), ARRIVED, POSITION, ADDED]
+    changed = f"SELECT {', '.join(names)} FROM {changed_rows(table)}"
+    run(connection, f"CREATE OR REPLACE TEMP TABLE {_ROWS} AS {_read_rows(view.view, changed)}")
+    run(connection, f"CREATE OR REPLACE TEMP TABLE {_CELLS} AS {_changed_cells(view.view, cells)}")
+    if run(connection, f"SELECT 1 FROM {_CELLS} WHERE {EVENTS} < 0 LIMIT 1"):
         return None
-    target, empty = duckdb_name(cells), ", ".join(f"{duckdb_name(name)} = NULL" for name, _ in partials_of(view.view))
-    inside = f"({KEY_ID}, {PANE}) IN (SELECT {cell} FROM {_CELLS})"
-    now = f"(SELECT * FROM {rows} SEMI JOIN {_CELLS} USING ({cell}))"
-    run(connection, f"CREATE OR REPLACE TEMP TABLE {_FRESH} AS {_fold(view.view, now)}")
-    run(connection, f"DELETE FROM {target} WHERE ({KEY_ID}, {PANE}) IN (SELECT {cell} FROM {_FRESH})")
-    run(connection, f"UPDATE {target} SET {EVENTS} = 0, {CORRECTIONS} = 0, {empty} WHERE {inside}")
-    run(connection, f"INSERT INTO {target} ({names}) SELECT {names} FROM {_FRESH}")
+    if not subtracts(view.view):
+        _replace_rows(connection, made_table(view, table))
+        _compute_anew(connection, view.view, made_table(view, table))
+    target, columns = duckdb_name(cells), _columns(view.view)
+    values = ", ".join(f"{name} = c.{name}" for name in _counted(view.view))
+    run(connection, f"UPDATE {target} SET {values} FROM {_CELLS} AS c WHERE {target}.rowid = c.{ROW}")
+    inserted = f"SELECT {', '.join(columns)} FROM {_CELLS} WHERE {ROW} IS NULL AND {EVENTS} > 0"
+    run(connection, f"INSERT INTO {target} ({', '.join(columns)}) {inserted}")
+    if not keep_empty:
+        run(connection, f"DELETE FROM {target} WHERE rowid IN (SELECT {ROW} FROM {_CELLS} WHERE {EVENTS} = 0)")
     return _CELLS
+
+
+def _changed_cells(view: View, cells: str) -> str:
+    """A query for the cells that a step changes: their places, and their rows as they are then.
+
+    Each column is merged with that of the rows added, then that of the rows taken away is subtracted.
+    """
+    keys = [duckdb_name(key.name) for key in view.keys]
+    folded = [KEY_ID, PANE, *(f"any_value({key}) AS {key}" for key in keys)]
+    for name in _counted(view):
+        folded += [f"any_value({name}) FILTER (WHERE {ADDED}) AS {_plus(name)}"]
+        folded += [f"any_value({name}) FILTER (WHERE NOT {ADDED}) AS {_minus(name)}"]
+    steps = f"SELECT {', '.join(folded)} FROM ({_fold(view, _ROWS, ADDED)}) GROUP BY {KEY_ID}, {PANE}"
+    now = dict(_columns_now(view))
+    events, lost = now.pop(EVENTS), " OR ".join(_losses(view)) or "false"
+    selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in (KEY_ID, PANE, *keys)), f"{events} AS {EVENTS}"]
+    selected += [f"CASE WHEN {events} > 0 THEN {value} END AS {name}" for name, value in now.items()]
+    selected += [f"CAST(0 AS BIGINT) AS {CORRECTIONS}", f"{events} > 0 AND ({lost}) AS {_LOST}"]
+    return (
+        f"SELECT {', '.join(selected)} FROM ({steps}) AS s LEFT JOIN {duckdb_name(cells)} AS t "
+        f"ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}"
+    )
+
+
+def _columns_now(view: View) -> Iterator[tuple[str, str]]:
+    """For each column of a cell what it is after a step, from those of the cell `t` and of the step `s`."""
+    added, taken = f"s.{_plus(EVENTS)}", f"s.{_minus(EVENTS)}"
+    yield EVENTS, f"coalesce(t.{EVENTS}, 0) + coalesce({added}, 0) - coalesce({taken}, 0)"
+    for aggregate in _aggregates(view):
+        columns = [(duckdb_name(name), part) for name, part in partial_columns(aggregate)]
+        merged = []
+        for name, part in columns:
+            mine, theirs = f"t.{name}", f"s.{_plus(name)}"
+            merged.append(f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})")
+        if aggregate.subtracts:
+            merged = list(aggregate.subtract_columns(merged, [f"s.{_minus(name)}" for name, _ in columns]))
+        for (name, part), value in zip(columns, merged, strict=True):
+            yield name, f"CAST({value} AS {duckdb_type(part.type)})"
+
+
+def _losses(view: View) -> Iterator[str]:
+    """Conditions under which a cell lost something that cannot be subtracted."""
+    for aggregate in _aggregates(view):
+        for name, part in partial_columns(aggregate) if not aggregate.subtracts else ():
+            mine, taken = f"t.{duckdb_name(name)}", f"s.{_minus(duckdb_name(name))}"
+            if part.merge.chooses:
+                yield f"({taken} IS NOT NULL AND (t.{EVENTS} IS NULL OR {taken} IS NOT DISTINCT FROM {mine}))"
+            elif part.merge == SUM:
+                yield f"coalesce({taken} <> 0, false)"
+            else:
+                yield f"{taken} IS NOT NULL"
+
+
+def _replace_rows(connection: duckdb.DuckDBPyConnection, made: str) -> None:
+    rows = duckdb_name(made)
+    gone = f"SELECT {ROW_ID} FROM {_ROWS} WHERE NOT {ADDED}"
+    run(connection, f"DELETE FROM {rows} WHERE rowid IN (SELECT r.rowid FROM {rows} AS r WHERE {ROW_ID} IN ({gone}))")
+    run(connection, f"INSERT INTO {rows} BY NAME SELECT * EXCLUDE ({ADDED}) FROM {_ROWS} WHERE {ADDED}")
+
+
+def _compute_anew(connection: duckdb.DuckDBPyConnection, view: View, made: str) -> None:
+    """Set the cells that lost what cannot be subtracted to what their rows say."""
+    lost = f"SELECT {KEY_ID}, {PANE} FROM {_CELLS} WHERE {_LOST}"
+    if not run(connection, f"{lost} LIMIT 1"):
+        return
+    rows = f"(SELECT * FROM {duckdb_name(made)} SEMI JOIN ({lost}) USING ({KEY_ID}, {PANE}))"
+    run(connection, f"CREATE OR REPLACE TEMP TABLE {_ANEW} AS {_fold(view, rows)}")
+    values = ", ".join(f"{name} = a.{name}" for name in _counted(view))
+    same = f"{_CELLS}.{KEY_ID} = a.{KEY_ID} AND {_CELLS}.{PANE} = a.{PANE}"
+    run(connection, f"UPDATE {_CELLS} SET {values} FROM {_ANEW} AS a WHERE {same}")
+
+
+def _plus(name: str) -> str:
+    return duckdb_name(f"+{name}")
+
+
+def _minus(name: str) -> str:
+    return duckdb_name(f"-{name}")
+
+
+def _aggregates(view: View) -> list[Aggregate]:
+    """Those of a view whose columns are all that it stores, once each."""
+    return list({partial_columns(column.aggregate)[0][0]: column.aggregate for column in view.columns}.values())
+
+
+def _counted(view: View) -> list[str]:
+    """The columns of a cell that change with its rows."""
+    return [EVENTS, *(duckdb_name(name) for name, _ in partials_of(view))]
 
 
 def _columns(view: View) -> list[str]:
     keys = [duckdb_name(key.name) for key in view.keys]
-    return [KEY_ID, PANE, *keys, EVENTS, CORRECTIONS, *(duckdb_name(name) for name, _ in partials_of(view))]
-
-
-def present_count(table: View, sources: Sequence[str]) -> str:
-    """A query for how many rows a table has."""
-    query, row = _latest(table, sources)
-    return f"SELECT count(*) FROM ({query}) WHERE {row}.value.deleted IS NOT TRUE"
-
-
-def _present(view: View, table: View, sources: Sequence[str], *, changed: bool = False) -> str:
-    """A query for the present rows of a table: ROW_ID, the columns that a view reads of them, and their order."""
-    read, row = _latest(table, sources, f" SEMI JOIN {_CHANGED} ON {KEY_ID} = {ROW_ID}" if changed else "")
-    fields = _fields_of(table)
-    columns = [f"{KEY_ID} AS {ROW_ID}", *(f"{fields[name]} AS {duckdb_name(name)}" for name, _ in view.reads)]
-    columns += [f"make_timestamptz({row}.time) AS {ARRIVED}", f"{row}.position AS {POSITION}"]
-    return f"SELECT {', '.join(columns)} FROM ({read}) WHERE {row}.value.deleted IS NOT TRUE"
-
-
-def _latest(table: View, sources: Sequence[str], within: str = "") -> tuple[str, str]:
-    """A query for the latest row of each key, deleted or not, and the name of its column for the row."""
-    ((name, part),) = partials_of(table)
-    row = duckdb_name(name)
-    keys = [duckdb_name(key.name) for key in table.keys]
-    read = " UNION ALL ".join(f"SELECT {', '.join([KEY_ID, *keys, row])} FROM {source}{within}" for source in sources)
-    if len(sources) > 1:  # each has a key once
-        any_keys = [f"any_value({key}) AS {key}" for key in keys]
-        latest = part.merge.fold
-        assert latest is not None, "the store folds rows by SQL"
-        folded = [KEY_ID, *any_keys, f"{latest.format(row)} AS {row}"]
-        read = f"SELECT {', '.join(folded)} FROM ({read}) GROUP BY {KEY_ID}"
-    return read, row
-
-
-def _fields_of(table: View) -> dict[str, str]:
-    """DuckDB's SQL for each column of a table, over its stored rows."""
-    ((name, _),) = partials_of(table)
-    fields = {key.name: duckdb_name(key.name) for key in table.keys}
-    shape = table.shape
-    assert shape is not None, "a table's view has one"
-    for output in shape.outputs:
-        fields[output.name] = f"{duckdb_name(name)}.value.{output.expression.sql.rpartition('.')[2]}"
-    return fields
+    return [KEY_ID, PANE, *keys, CORRECTIONS, *_counted(view)]
 
 
 @lru_cache(maxsize=256)
@@ -182,8 +227,8 @@ def _read_rows(view: View, present: str) -> str:
     return f"SELECT *, {pane} AS {PANE}, CAST({key_id} AS UUID) AS {KEY_ID} FROM ({present}){where}"
 
 
-def _fold(view: View, rows: str) -> str:
-    """A query for the cells of such rows, with the columns of a speed table."""
+def _fold(view: View, rows: str, *groups: str) -> str:
+    """A query for the cells of such rows, with the columns of a speed table; for each of further groups apart."""
     written, partials = _written(view), dict[str, str]()
     for column, face in zip(view.columns, written.columns, strict=True):
         aggregate, function = face.aggregate, column.aggregate.prepares
@@ -193,10 +238,10 @@ def _fold(view: View, rows: str) -> str:
         names = [name for name, _ in partial_columns(column.aggregate)]
         partials.update(zip(names, aggregate.duckdb_sql(_time_us(view), POSITION, PLACE), strict=True))
     keys = [f"any_value({key.expression.sql}) AS {duckdb_name(key.name)}" for key in written.keys]
-    columns = [KEY_ID, PANE, *keys, f"count(*) AS {EVENTS}", f"CAST(0 AS BIGINT) AS {CORRECTIONS}"]
+    columns = [KEY_ID, PANE, *groups, *keys, f"CAST(0 AS BIGINT) AS {CORRECTIONS}", f"count(*) AS {EVENTS}"]
     types = {name: duckdb_type(part.type) for name, part in partials_of(view)}
     columns += [f"CAST({partials[name]} AS {of}) AS {duckdb_name(name)}" for name, of in types.items()]
-    return f"SELECT {', '.join(columns)} FROM {rows} GROUP BY {KEY_ID}, {PANE}"
+    return f"SELECT {', '.join(columns)} FROM {rows} GROUP BY {', '.join([KEY_ID, PANE, *groups])}"
 
 
 def _time_us(view: View) -> str:

@@ -16,10 +16,10 @@ from headrace.errors import NotReadyError
 from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
 from headrace.store.changes import Follower, Log
 from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.derived import present_count
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
+from headrace.store.duckdb.table_rows import present_count
 from headrace.store.duckdb.tables import (
     SPANS,
     TableSource,

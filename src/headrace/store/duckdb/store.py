@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -235,6 +235,15 @@ class DuckStore:
     # The speed layer
 
     def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:
+        over = {version.view.over.table for version in self._committed or () if version.view.over}
+        with self._table_views.in_order if any(view in over for view, _ in partials) else nullcontext():
+            self._apply(step, partials)
+            committed = self._committed or ()
+            moved = [each.view.name for each in committed if each.id in partials and each.serving]
+            self._table_views.follow(committed, step, moved)
+        return Changes(step, partials)
+
+    def _apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> None:
         with self._transaction() as connection:
             versions = {version.id: version for version in read_versions(connection)}
             for view, number in partials:
@@ -243,14 +252,10 @@ class DuckStore:
             move(connection, step, [versions[id] for id in partials], self._fence)
             fault_point("store.before_merge")
             for id, parts in partials.items():
+                self._table_views.stage(connection, list(versions.values()), versions[id], parts)
                 merge(connection, versions[id], step.stream, parts, self._note(connection, versions[id], step))
             fault_point("store.before_commit")
         fault_point("store.after_commit")
-        committed = self._committed or ()
-        if any(version.view.over for version in committed):
-            for id, parts in partials.items():
-                self._table_views.follow(committed, step, id, parts)
-        return Changes(step, partials)
 
     def _note(
         self, connection: duckdb.DuckDBPyConnection, version: Version, step: Step

@@ -6,6 +6,7 @@ and one that a crash left behind is made anew from the rows of its table.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,16 +14,16 @@ from dataclasses import replace
 from functools import partial
 
 import duckdb
-import pyarrow as pa
 import structlog
 
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
-from headrace.store.base import KEY_ID, Base, Partials, Step, Version
+from headrace.store.base import Base, Partials, Step, Version
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows, fill, follow, functions_of, is_made_of
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.snapshot import find_serving, speed_tables
+from headrace.store.duckdb.table_rows import stage_changes, types_of
 from headrace.store.duckdb.tables import create_speed
 from headrace.store.duckdb.versions import change, change_base, insert_version, now_us, position_text, read_versions
 
@@ -49,13 +50,27 @@ class TableViews:
         self._next_number = next_number
         self._note = note
         self._retry_at: dict[str, float] = {}  # by view
+        self._staged: dict[str, tuple[Connection, bool]] = {}  # of tables in a step: where, and whether it has rows
+        self.in_order = threading.RLock()  # views are brought on in the order of the steps of their table
 
-    def follow(self, versions: Sequence[Version], step: Step, id: tuple[str, int], partials: Partials) -> None:
-        """After a step of a table: bring on the views over it."""
-        table = next((version for version in versions if version.id == id and version.serving), None)
-        for view in _over(versions, id[0]) if table else ():
-            fault_point("table.before_views")
-            self._try(view, partial(self._follow, view, step, partials))
+    def stage(self, connection: Connection, versions: Sequence[Version], table: Version, partials: Partials) -> None:
+        """Before a step of a table is merged, in its transaction: note the rows that it changes, for views over it."""
+        views = list(_over(versions, table.view.name)) if table.serving else []
+        if not views:
+            return
+        if partials:
+            reads = {name for each in views for name, _ in each.view.reads}
+            known = [name for name in types_of(table.view) if name in reads]
+            stage_changes(connection, table, known, self._sources(table), partials)
+        self._staged[table.view.name] = connection, bool(partials)
+
+    def follow(self, versions: Sequence[Version], step: Step, tables: Sequence[str]) -> None:
+        """After a step of tables: bring on the views over them."""
+        for table in tables:
+            for view in _over(versions, table):
+                fault_point("table.before_views")
+                self._try(view, partial(self._follow, view, step))
+        self._staged.clear()
 
     def make(self, versions: Sequence[Version], table: str | None = None) -> None:
         """Make the views over a table, or over every table, that are not made of its present rows."""
@@ -83,21 +98,28 @@ class TableViews:
                         stream = version.bases[0].stream
                         change_base(connection, self._fence, version, stream, stalled=reason)
 
-    def _follow(self, view: Version, step: Step, partials: Partials) -> None:
+    def _follow(self, view: Version, step: Step) -> None:
         with self._transaction() as connection:
             pair = _find(connection, view)
             if pair is None:
                 return
             view, table = pair
             base = view.base(step.stream)
-            if view.serving and base.applied_to >= step.to_commit and is_made_of(connection, view, table):
+            made = is_made_of(connection, view, table)
+            if view.serving and base.applied_to >= step.to_commit and made:
                 return  # it was made anew meanwhile
-            if not view.serving or base.applied_to != step.from_commit or not is_made_of(connection, view, table):
+            # A database that was opened again has no temporary tables.
+            where, changes = self._staged.get(table.view.name, (None, False))
+            if not (view.serving and base.applied_to == step.from_commit and made and where is connection):
                 self._make_anew(connection, view, table)
                 return
-            note = self._note(connection, view, step)
-            sources = self._sources(table)
-            cells = follow(connection, view, speed_tables(view)[0], table, sources, _touched(partials))
+            note, cells = self._note(connection, view, step), None
+            if changes:
+                cells = follow(connection, view, speed_tables(view)[0], table, keep_empty=note is not None)
+                if cells is None:
+                    log.error("a view is not what the rows of its table give; it is made anew", view=view.view.name)
+                    self._make_anew(connection, view, table)
+                    return
             self._move(connection, view, [table.base(step.stream)], to=step.to_commit)
             if note:
                 note(cells)
@@ -168,14 +190,5 @@ def _find(connection: Connection, view: Version) -> tuple[Version, Version] | No
     table = find_serving(versions, now.view.over.table)
     if table is None or not table.whole or now.view.streams != table.view.streams:
         return None
-    shape = table.view.shape
-    types = {key.name: key.expression.type for key in table.view.keys}
-    types |= {output.name: output.expression.type for output in shape.outputs} if shape else {}
+    types = types_of(table.view)
     return (now, table) if all(types.get(name) == of for name, of in now.view.reads) else None
-
-
-def _touched(partials: Partials) -> pa.Table | list[str]:
-    """The ids of the keys in the partials of a step."""
-    tables = [part.select([KEY_ID]) for part in partials if isinstance(part, pa.Table)]
-    files = [str(part) for part in partials if not isinstance(part, pa.Table)]
-    return files or (pa.concat_tables(tables) if tables else pa.table({KEY_ID: pa.array([], pa.string())}))
