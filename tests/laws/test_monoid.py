@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aggregate import INTERNAL, REGISTRY, Aggregate, Partial
+from headrace.aggregate import INTERNAL, REGISTRY, Aggregate, Partial, PartialColumn
+from headrace.define.expression.computed import duckdb_type
 from headrace.types import DOUBLE, INT, STRING
 from tests.aggregates import TEST_ONLY, case_name, every_aggregate, expressions
 
@@ -63,7 +65,15 @@ def test_commutative_and_associative(aggregate: Aggregate, data: st.DataObject) 
 @given(data=st.data())
 def test_subtract_undoes_merge(aggregate: Aggregate, data: st.DataObject) -> None:
     a, b = (summarise(aggregate, data.draw(events(aggregate, 4, first))) for first in (0, 10))
-    assert aggregate.present(aggregate.subtract(aggregate.merge(a, b), b)) == aggregate.present(a)
+    total = aggregate.merge(a, b)
+    assert aggregate.present(aggregate.subtract(total, b)) == aggregate.present(a)
+    texts = [[_literal(value, column) for value, column in zip(p, aggregate.columns, strict=True)] for p in (total, b)]
+    (in_sql,) = duckdb.sql(f"SELECT {', '.join(aggregate.subtract_columns(*texts))}").fetchall()
+    assert aggregate.present(in_sql) == aggregate.present(a)
+
+
+def _literal(value: Any, column: PartialColumn) -> str:
+    return f"CAST({'NULL' if value is None else repr(str(value))} AS {duckdb_type(column.type)})"
 
 
 @those([aggregate for aggregate in AGGREGATES if any(column.merge.many for column in aggregate.columns)])

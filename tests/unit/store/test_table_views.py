@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import random
+import statistics
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.aggregate.merges import EXACT
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
@@ -135,6 +141,121 @@ CHANGE = st.fixed_dictionaries(
     }
 )
 STEP = st.one_of(st.lists(CHANGE, max_size=6), st.just("reopen"), st.just("crash"))
+
+
+NUMBERS = """
+CREATE TABLE people (id INT PRIMARY KEY, place STRING, age INT, at TIMESTAMP NOT NULL, pay DECIMAL(28,2),
+  wide DECIMAL(38,0), weight DOUBLE, WATERMARK FOR at AS at);
+CREATE MATERIALIZED VIEW totals AS SELECT place, count(*) AS people, count(*) FILTER (WHERE age > 20) AS adults,
+  count_if(age < 20) AS young, sum(age) AS ages, avg(age) AS mean, sum(pay) AS pay,
+  histogram(weight, array(0, 2)) AS ranges
+  FROM people WHERE weight IS NULL OR weight < 1e6 GROUP BY place HAVING count(*) > 1;
+CREATE MATERIALIZED VIEW extremes AS SELECT place, count(*) AS people, max(weight) AS heaviest, min(weight) AS lightest,
+  bool_or(weight > 1) AS heavy, max_by(id, weight) AS who, sum(weight) AS weights FROM people GROUP BY place;
+CREATE MATERIALIZED VIEW wides AS SELECT sum(wide) AS wide, stddev(age) AS spread FROM people;
+"""
+
+
+def numbered(chance: random.Random) -> Row:
+    return {
+        "id": chance.randrange(6),
+        "place": chance.choice(["Rome", "Oslo", None]),
+        "age": chance.choice([None, *range(15, 25)]),
+        "at": EPOCH + timedelta(seconds=chance.randrange(10)),
+        "pay": chance.choice([None, Decimal("0.01"), Decimal("-7.50"), Decimal(10**25)]),
+        "wide": chance.choice([None, Decimal(1), Decimal(10**38 - 1), Decimal(1 - 10**38)]),
+        "weight": chance.choice([None, math.nan, -0.0, 0.0, 0.1, 2.5, 1e300, -1e300, math.inf]),
+        "_deleted": chance.random() < 0.2,
+    }
+
+
+def some(values: list[Any], fold: Any) -> Any:
+    """SQL's aggregate of those that are not NULL."""
+    present = [value for value in values if value is not None]
+    return fold(present) if present else None
+
+
+def by_size(value: float) -> tuple[bool, float]:
+    """NaN is greater than all numbers, as in Spark."""
+    return (True, 0.0) if math.isnan(value) else (False, value)
+
+
+def heavier(row: Row) -> tuple[Any, ...]:
+    return by_size(row["weight"]), row["at"], row["_position"]
+
+
+def total_of(values: list[float]) -> Any:
+    """Their sum within the stated tolerance."""
+    return pytest.approx(sum(values), rel=0, abs=1e-9 * sum(map(abs, values)), nan_ok=True)
+
+
+def totals_of(rows: list[Row]) -> list[Row]:
+    result = []
+    counted = [row for row in rows if row["weight"] is None or row["weight"] < 1e6]
+    for place in (None, "Oslo", "Rome"):
+        group = [row for row in counted if row["place"] == place]
+        ages = [row["age"] for row in group if row["age"] is not None]
+        weights = [row["weight"] for row in group if row["weight"] is not None]
+        ranges = [sum(low <= w < high for w in weights) for low, high in ((-math.inf, 0), (0, 2), (2, math.inf))]
+        if len(group) > 1:
+            result.append(
+                {
+                    "place": place, "people": len(group), "adults": sum(age > 20 for age in ages),
+                    "young": sum(age < 20 for age in ages), "ages": some(ages, sum),
+                    "mean": some(ages, lambda ages: pytest.approx(sum(ages) / len(ages))),
+                    "pay": some([row["pay"] for row in group], lambda pays: reduce(EXACT.add, pays)),
+                    "ranges": ranges if any(ranges) else None,
+                }
+            )  # fmt: skip
+    return result
+
+
+def extremes_of(rows: list[Row]) -> list[Row]:
+    result = []
+    for place in (None, "Oslo", "Rome"):
+        group = [row for row in rows if row["place"] == place]
+        weights = [row["weight"] for row in group]
+        numbers = [None if weight is None or math.isnan(weight) else weight for weight in weights]
+        weighed = [row for row in group if row["weight"] is not None]
+        if group:
+            result.append(
+                {
+                    "place": place, "people": len(group),
+                    "heaviest": some(numbers, max),
+                    "lightest": some(numbers, min),
+                    "heavy": some(weights, lambda weights: any(by_size(w) > by_size(1) for w in weights)),
+                    "who": max(weighed, key=heavier)["id"] if weighed else None,
+                    "weights": some(weights, total_of),
+                }
+            )  # fmt: skip
+    return result
+
+
+def wides_of(rows: list[Row]) -> list[Row]:
+    ages = [row["age"] for row in rows if row["age"] is not None]
+    wide = some([row["wide"] for row in rows], lambda wides: reduce(EXACT.add, wides))
+    fits = wide is None or abs(wide) < 10**38
+    spread = pytest.approx(statistics.stdev(ages), rel=1e-9, abs=1e-9) if len(ages) > 1 else None
+    return [{"wide": wide if fits else None, "spread": spread}] if rows else []
+
+
+def test_numbers_after_a_long_history(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    table = Table(tmp_path, NUMBERS)
+    for step in range(24):
+        if step % 10 == 9:
+            table.reopen()
+        # A change is the latest of its key more often than not.
+        late = timedelta(seconds=0 if chance.random() < 0.3 else 10 * step)
+        rows = [numbered(chance) for _ in range(chance.randint(0, 3))]
+        table.send([{**row, "at": row["at"] + late} for row in rows])
+        present = table.present()
+        for view, reference in (("totals", totals_of), ("extremes", extremes_of), ("wides", wides_of)):
+            assert table.ask(view) == reference(present), (step, view)
+    with table.store.snapshot() as snapshot:
+        numbers = {version.view.name: version.number for version in snapshot.versions()}
+    assert set(numbers.values()) == {1}, "no view was made anew: each step was subtracted and added"
+    table.store.close()
 
 
 def check(table: Table) -> None:

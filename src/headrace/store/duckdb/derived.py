@@ -166,7 +166,7 @@ def _losses(view: View) -> Iterator[str]:
 def _replace_rows(connection: duckdb.DuckDBPyConnection, made: str) -> None:
     rows = duckdb_name(made)
     gone = f"SELECT {ROW_ID} FROM {_ROWS} WHERE NOT {ADDED}"
-    run(connection, f"DELETE FROM {rows} WHERE rowid IN (SELECT r.rowid FROM {rows} AS r WHERE {ROW_ID} IN ({gone}))")
+    run(connection, f"DELETE FROM {rows} WHERE {ROW_ID} IN ({gone})")
     run(connection, f"INSERT INTO {rows} BY NAME SELECT * EXCLUDE ({ADDED}) FROM {_ROWS} WHERE {ADDED}")
 
 

@@ -65,26 +65,49 @@ class TableViews:
         self._staged[table.view.name] = connection, bool(partials)
 
     def follow(self, versions: Sequence[Version], step: Step, tables: Sequence[str]) -> None:
-        """After a step of tables: bring on the views over them."""
-        for table in tables:
-            for view in _over(versions, table):
-                fault_point("table.before_views")
-                self._try(view, partial(self._follow, view, step))
+        """After a step of tables: bring on the views over them, in one transaction unless one of them fails."""
+        views = [view for table in tables for view in _over(versions, table) if not self._waits(view)]
+        if views:
+            fault_point("table.before_views")
+            if len(views) == 1 or not self._follow_together(views, step):
+                for view in views:
+                    self._try(view, partial(self._follow, view=view, step=step))
         self._staged.clear()
+
+    def _follow_together(self, views: Sequence[Version], step: Step) -> bool:
+        try:
+            self._give_functions(views)
+            with self._transaction() as connection:
+                for view in views:
+                    self._follow(connection, view, step)
+        except FencedError:
+            raise
+        except (duckdb.Error, HeadraceError):
+            return False
+        for view in views:
+            self._retry_at.pop(view.view.name, None)
+        return True
 
     def make(self, versions: Sequence[Version], table: str | None = None) -> None:
         """Make the views over a table, or over every table, that are not made of its present rows."""
         for view in _over(versions, table):
-            self._try(view, partial(self._make, view), always=table is None)
+            if table is None or not self._waits(view):
+                self._try(view, partial(self._make, view=view))
 
-    def _try(self, view: Version, work: Callable[[], None], *, always: bool = False) -> None:
-        name = view.view.name
-        if self._retry_at.get(name, 0.0) > time.monotonic() and not always:
-            return
-        try:
-            with self._database.use():
+    def _waits(self, view: Version) -> bool:
+        return self._retry_at.get(view.view.name, 0.0) > time.monotonic()
+
+    def _give_functions(self, views: Sequence[Version]) -> None:
+        with self._database.use():
+            for view in views:
                 self._database.give(functions_of(view.view))
-            work()
+
+    def _try(self, view: Version, work: Callable[[Connection], None]) -> None:
+        name = view.view.name
+        try:
+            self._give_functions([view])
+            with self._transaction() as connection:
+                work(connection)
             self._retry_at.pop(name, None)
         except FencedError:
             raise
@@ -98,41 +121,39 @@ class TableViews:
                         stream = version.bases[0].stream
                         change_base(connection, self._fence, version, stream, stalled=reason)
 
-    def _follow(self, view: Version, step: Step) -> None:
-        with self._transaction() as connection:
-            pair = _find(connection, view)
-            if pair is None:
-                return
-            view, table = pair
-            base = view.base(step.stream)
-            made = is_made_of(connection, view, table)
-            if view.serving and base.applied_to >= step.to_commit and made:
-                return  # it was made anew meanwhile
-            # A database that was opened again has no temporary tables.
-            where, changes = self._staged.get(table.view.name, (None, False))
-            if not (view.serving and base.applied_to == step.from_commit and made and where is connection):
+    def _follow(self, connection: Connection, view: Version, step: Step) -> None:
+        pair = _find(connection, view)
+        if pair is None:
+            return
+        view, table = pair
+        base = view.base(step.stream)
+        made = is_made_of(connection, view, table)
+        if view.serving and base.applied_to >= step.to_commit and made:
+            return  # it was made anew meanwhile
+        # A database that was opened again has no temporary tables.
+        where, changes = self._staged.get(table.view.name, (None, False))
+        if not (view.serving and base.applied_to == step.from_commit and made and where is connection):
+            self._make_anew(connection, view, table)
+            return
+        note, cells = self._note(connection, view, step), None
+        if changes:
+            cells = follow(connection, view, speed_tables(view)[0], table, keep_empty=note is not None)
+            if cells is None:
+                log.error("a view is not what the rows of its table give; it is made anew", view=view.view.name)
                 self._make_anew(connection, view, table)
                 return
-            note, cells = self._note(connection, view, step), None
-            if changes:
-                cells = follow(connection, view, speed_tables(view)[0], table, keep_empty=note is not None)
-                if cells is None:
-                    log.error("a view is not what the rows of its table give; it is made anew", view=view.view.name)
-                    self._make_anew(connection, view, table)
-                    return
-            self._move(connection, view, [table.base(step.stream)], to=step.to_commit)
-            if note:
-                note(cells)
+        self._move(connection, view, [table.base(step.stream)], to=step.to_commit)
+        if note:
+            note(cells)
 
-    def _make(self, view: Version) -> None:
-        with self._transaction() as connection:
-            pair = _find(connection, view)
-            if pair is None:
-                return
-            view, table = pair
-            same = [base.applied_to for base in view.bases] == [base.applied_to for base in table.bases]
-            if not (view.serving and same and is_made_of(connection, view, table)):
-                self._make_anew(connection, view, table)
+    def _make(self, connection: Connection, view: Version) -> None:
+        pair = _find(connection, view)
+        if pair is None:
+            return
+        view, table = pair
+        same = [base.applied_to for base in view.bases] == [base.applied_to for base in table.bases]
+        if not (view.serving and same and is_made_of(connection, view, table)):
+            self._make_anew(connection, view, table)
 
     def _make_anew(self, connection: Connection, view: Version, table: Version) -> None:
         """Make a version of all rows of its table, and let it serve; one that serves is replaced, for its followers."""
