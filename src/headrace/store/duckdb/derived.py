@@ -77,12 +77,12 @@ def fill(
     connection: duckdb.DuckDBPyConnection, view: Version, cells: str, table: Version, sources: Sequence[str]
 ) -> None:
     """Make a version of all rows of its table; `cells` is its speed table, `sources` are those of the table."""
-    made, names = duckdb_name(made_table(view, table)), ", ".join(_columns(view.view))
+    row_table, names = duckdb_name(made_table(view, table)), ", ".join(_columns(view.view))
     rows = _read_rows(view.view, present_rows(table.view, [name for name, _ in view.view.reads], sources))
     none = " LIMIT 0" if subtracts(view.view) else ""
-    run(connection, f"CREATE TABLE {made} AS {rows}{none}")
+    run(connection, f"CREATE TABLE {row_table} AS {rows}{none}")
     run(connection, f"DELETE FROM {duckdb_name(cells)}")  # of a version that served before
-    source = f"({rows})" if none else made
+    source = f"({rows})" if none else row_table
     run(connection, f"INSERT INTO {duckdb_name(cells)} ({names}) {_fold(view.view, source)}")
 
 
@@ -136,8 +136,8 @@ def _changed_cells(view: View, cells: str) -> str:
 
 def _columns_now(view: View) -> Iterator[tuple[str, str]]:
     """For each column of a cell what it is after a step, from those of the cell `t` and of the step `s`."""
-    added, taken = f"s.{_plus(EVENTS)}", f"s.{_minus(EVENTS)}"
-    yield EVENTS, f"coalesce(t.{EVENTS}, 0) + coalesce({added}, 0) - coalesce({taken}, 0)"
+    plus, minus = f"s.{_plus(EVENTS)}", f"s.{_minus(EVENTS)}"
+    yield EVENTS, f"coalesce(t.{EVENTS}, 0) + coalesce({plus}, 0) - coalesce({minus}, 0)"
     for aggregate in _aggregates(view):
         columns = [(duckdb_name(name), part) for name, part in partial_columns(aggregate)]
         merged = []
@@ -154,28 +154,28 @@ def _losses(view: View) -> Iterator[str]:
     """Conditions under which a cell lost something that cannot be subtracted."""
     for aggregate in _aggregates(view):
         for name, part in partial_columns(aggregate) if not aggregate.subtracts else ():
-            mine, taken = f"t.{duckdb_name(name)}", f"s.{_minus(duckdb_name(name))}"
+            mine, minus = f"t.{duckdb_name(name)}", f"s.{_minus(duckdb_name(name))}"
             if part.merge.chooses:
-                yield f"({taken} IS NOT NULL AND (t.{EVENTS} IS NULL OR {taken} IS NOT DISTINCT FROM {mine}))"
+                yield f"({minus} IS NOT NULL AND (t.{EVENTS} IS NULL OR {minus} IS NOT DISTINCT FROM {mine}))"
             elif part.merge == SUM:
-                yield f"coalesce({taken} <> 0, false)"
+                yield f"coalesce({minus} <> 0, false)"
             else:
-                yield f"{taken} IS NOT NULL"
+                yield f"{minus} IS NOT NULL"
 
 
-def _replace_rows(connection: duckdb.DuckDBPyConnection, made: str) -> None:
-    rows = duckdb_name(made)
-    gone = f"SELECT {ROW_ID} FROM {_ROWS} WHERE NOT {ADDED}"
-    run(connection, f"DELETE FROM {rows} WHERE {ROW_ID} IN ({gone})")
+def _replace_rows(connection: duckdb.DuckDBPyConnection, row_table: str) -> None:
+    rows = duckdb_name(row_table)
+    old_ids = f"SELECT {ROW_ID} FROM {_ROWS} WHERE NOT {ADDED}"
+    run(connection, f"DELETE FROM {rows} WHERE {ROW_ID} IN ({old_ids})")
     run(connection, f"INSERT INTO {rows} BY NAME SELECT * EXCLUDE ({ADDED}) FROM {_ROWS} WHERE {ADDED}")
 
 
-def _compute_anew(connection: duckdb.DuckDBPyConnection, view: View, made: str) -> None:
+def _compute_anew(connection: duckdb.DuckDBPyConnection, view: View, row_table: str) -> None:
     """Set the cells that lost what cannot be subtracted to what their rows say."""
     lost = f"SELECT {KEY_ID}, {PANE} FROM {_CELLS} WHERE {_LOST}"
     if not run(connection, f"{lost} LIMIT 1"):
         return
-    rows = f"(SELECT * FROM {duckdb_name(made)} SEMI JOIN ({lost}) USING ({KEY_ID}, {PANE}))"
+    rows = f"(SELECT * FROM {duckdb_name(row_table)} SEMI JOIN ({lost}) USING ({KEY_ID}, {PANE}))"
     run(connection, f"CREATE OR REPLACE TEMP TABLE {_ANEW} AS {_fold(view, rows)}")
     values = ", ".join(f"{name} = a.{name}" for name in _counted(view))
     same = f"{_CELLS}.{KEY_ID} = a.{KEY_ID} AND {_CELLS}.{PANE} = a.{PANE}"

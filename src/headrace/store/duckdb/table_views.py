@@ -127,12 +127,12 @@ class TableViews:
             return
         view, table = pair
         base = view.base(step.stream)
-        made = is_made_of(connection, view, table)
-        if view.serving and base.applied_to >= step.to_commit and made:
+        of_table = is_made_of(connection, view, table)
+        if view.serving and base.applied_to >= step.to_commit and of_table:
             return  # it was made anew meanwhile
         # A database that was opened again has no temporary tables.
         where, changes = self._staged.get(table.view.name, (None, False))
-        if not (view.serving and base.applied_to == step.from_commit and made and where is connection):
+        if not (view.serving and base.applied_to == step.from_commit and of_table and where is connection):
             self._make_anew(connection, view, table)
             return
         note, cells = self._note(connection, view, step), None
