@@ -29,6 +29,7 @@ TOGETHER = (
 )  # each shares a session or much set-up
 WARM = (  # servers on one Java
     "faults/test_kill.py",
+    "faults/test_kill_derived.py",
     "faults/test_damaged_files.py",
     "faults/test_damaged_views.py",
     "faults/test_disk_full.py",

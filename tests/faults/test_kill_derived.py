@@ -14,6 +14,7 @@ import pytest
 from tests import http
 
 from ..server import UpServer
+from ..warm import Java
 
 DEFINITIONS = """
 CREATE STREAM notes (id BIGINT NOT NULL, note STRING, at TIMESTAMP NOT NULL,
@@ -80,11 +81,11 @@ def tail(server: UpServer, stream: str, cursor: str | None) -> tuple[list[dict[s
 
 
 @pytest.mark.timeout(600)
-def test_rows_of_derived_streams_count_once(tmp_path: Path) -> None:
+def test_rows_of_derived_streams_count_once(java: Java, tmp_path: Path) -> None:
     workspace, cursors = Workspace(tmp_path), dict[str, str]()
     received: dict[str, list[Any]] = {"words": [], "spoken": []}
     for number in range(ROUNDS):
-        server = UpServer(tmp_path).wait_until_ready()
+        server = java.server(tmp_path).wait_until_ready()
         tokens = [workspace.post(server) for _ in range(12)]
         for token in tokens:
             server.wait_for_token(token)
@@ -100,7 +101,7 @@ def test_rows_of_derived_streams_count_once(tmp_path: Path) -> None:
                 http.post(f"{server.url}/v1/views/{view}/refresh?full=true").raise_for_status()
         tokens = [workspace.post(server) for _ in range(3)]
         server.kill()
-    server = UpServer(tmp_path).wait_until_ready()
+    server = java.server(tmp_path).wait_until_ready()
     for token in [*tokens, workspace.post(server)]:  # a token waits for its own stream only
         server.wait_for_token(token)
     check(workspace, server)

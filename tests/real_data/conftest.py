@@ -167,7 +167,7 @@ def headrace(server):
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-c", "import sys; from headrace.cli import main; sys.exit(main())", *arguments]
-        result = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, timeout=180, check=False)
+        result = subprocess.run(command, cwd=server.folder, capture_output=True, text=True, timeout=500, check=False)
         assert result.returncode == 0, result.stdout + result.stderr
         return result.stdout
 

@@ -1,4 +1,4 @@
-"""Words of a text, items of nested orders, and the latest of changes, with known answers."""
+"""Words of a text, items of nested orders, and the latest of changes, in both lanes: the known answers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,26 @@ def send(headrace: Any, stream: str, *files: Path) -> None:
     assert reply["stalled"] == []
 
 
+def check_in_both_lanes(headrace: Any, view: str, check: Callable[[], None]) -> None:
+    """Check what the workers computed, and what Spark computes from the log; a refresh compares them."""
+    (status,) = [each for each in json.loads(headrace("views", "--json")) if each["name"] == view]
+    assert status["lane"] == "fused", status
+    check()
+    assert "drift 0" in headrace("refresh", view)
+    check()
+
+
 def test_word_count(data, headrace, reader):
     file = data / "text" / "tinyshakespeare.txt"
     send(headrace, "verses", file)
-    counts = {row["word"]: row["n"] for row in reader.all_rows("word_count")}
-    assert (counts["the"], counts["and"], len(counts), sum(counts.values())) == (6283, 5690, 12_631, 204_062)
-    assert counts == Counter(re.findall(r"[a-z']+", file.read_text().lower()))
+    expected = Counter(re.findall(r"[a-z']+", file.read_text().lower()))
+
+    def check() -> None:
+        counts = {row["word"]: row["n"] for row in reader.all_rows("word_count")}
+        assert (counts["the"], counts["and"], len(counts), sum(counts.values())) == (6283, 5690, 12_631, 204_062)
+        assert counts == expected
+
+    check_in_both_lanes(headrace, "word_count", check)
 
 
 def test_items_of_orders(data, headrace, reader):
@@ -35,13 +50,17 @@ def test_items_of_orders(data, headrace, reader):
     by_sku: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for _, item in items:
         by_sku[item["sku"]].append(item)
-    rows = {row["sku"]: row for row in reader.all_rows("by_item")}
-    assert sum(row["items"] for row in rows.values()) == len(items) == 10_087
-    assert rows.keys() == by_sku.keys()
-    for sku, each in by_sku.items():
-        assert (rows[sku]["items"], rows[sku]["quantity"]) == (len(each), sum(item["quantity"] for item in each))
-        revenue = sum(item["taxful_price"] * item["quantity"] for item in each)
-        assert float(rows[sku]["revenue"]) == pytest.approx(revenue)
+
+    def check() -> None:
+        rows = {row["sku"]: row for row in reader.all_rows("by_item")}
+        assert sum(row["items"] for row in rows.values()) == len(items) == 10_087
+        assert rows.keys() == by_sku.keys()
+        for sku, each in by_sku.items():
+            assert (rows[sku]["items"], rows[sku]["quantity"]) == (len(each), sum(item["quantity"] for item in each))
+            revenue = sum(item["taxful_price"] * item["quantity"] for item in each)
+            assert float(rows[sku]["revenue"]) == pytest.approx(revenue)
+
+    check_in_both_lanes(headrace, "by_item", check)
     days = Counter((day, item["category"]) for day, item in items)
     assert {(row["window_start"][:10], row["category"]): row["items"] for row in reader.all_rows("by_category")} == days
 
