@@ -72,7 +72,7 @@ def tail(server: UpServer, stream: str, cursor: str | None) -> tuple[list[dict[s
     events: list[dict[str, Any]] = []
     place = {"cursor": cursor} if cursor else {"from": "earliest"}
     while True:
-        url, parameters = f"{server.url}/v1/streams/{stream}/tail", {**place, "limit": "7"}
+        url, parameters = f"{server.url}/v1/streams/{stream}/tail", {**place, "limit": "40"}
         page = http.get(url, params=parameters, headers={"Accept": "application/json"}).raise_for_status().json()
         events += page["events"]
         place = {"cursor": page["cursor"]}
