@@ -13,6 +13,7 @@ import httpx2
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.cli.app import run
 from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 from headrace.workspace.settings import Workspace
@@ -109,3 +110,20 @@ def test_joined_rows_over_kills(java: Java, tmp_path: Path) -> None:
     wait_until(lambda: server.get("/v1/views/by_plan")["version"] > before, 300, server.log_tail)
     assert served(server) == expected(tmp_path), "a rebuild gives the same rows"
     server.stop()
+
+
+def test_rows_that_were_sent_before_the_start_are_joined(java: Java, tmp_path: Path) -> None:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions" / "clicks.sql").write_text(DEFINITIONS)
+    (tmp_path / "headrace.toml").write_text(SETTINGS)
+    assert run(["apply", "--yes", "-w", str(tmp_path)]) == 0
+    users, clicks = tmp_path / "users.ndjson", tmp_path / "clicks.ndjson"
+    at = "2026-01-01T00:00:00Z"
+    users.write_text("\n".join(json.dumps({"id": n, "plan": "pro", "at": at}) for n in range(20_000)))
+    clicks.write_text("\n".join(json.dumps({"user_id": n, "n": 1}) for n in range(100)))
+    for stream, file in (("clicks", clicks), ("users", users)):
+        assert run(["send", stream, str(file), "-w", str(tmp_path)]) == 0
+    server = java.server(tmp_path).wait_until_ready()
+    wait_until(lambda: served(server), details=server.log_tail)
+    assert served(server) == {"pro": (100, 100)}
+    server.kill()

@@ -49,7 +49,7 @@ class Tab:
 def open_tab(browser: Any, **settings: Any) -> Tab:
     """A new page in a context of its own."""
     page = browser.new_context(**settings).new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     tab = Tab(page)
     page.add_init_script(LISTEN)
     page.on(

@@ -72,7 +72,10 @@ def test_http_refuses_events_and_lists_it(
     errors, visits = served.http.get("/v1/streams").json()["streams"]
     assert (errors["derived_from"], visits["derived_from"]) == (["visits"], [])
     assert errors["commits"] is None
-    assert "derived from visits" in served.http.get("/").text
+    page = served.http.get("/").text
+    assert "derived from visits" in page
+    assert "Stream visits has no events yet" in page
+    assert "Stream errors has no events yet" not in page
     assert served.http.get("/metrics").status_code == 200
     assert served.http.get("/v1/views").json()["views"][0]["stream"] == "visits"
     assert served.http.post("/v1/plan").json()["empty"] is True

@@ -404,7 +404,7 @@ class Offline(WithoutServer):
     def graph(self) -> GraphStatus:
         """What reads what; before the first apply, of the definitions folder."""
         catalog = self._catalog if len(self._catalog) else load(self.workspace.definitions)
-        return describe_graph(graph_of(catalog), self.status())
+        return describe_graph(graph_of(catalog), self.status(), self.tables())
 
     def sinks(self) -> list[SinkStatus]:
         """The sinks as the server left them."""

@@ -33,6 +33,8 @@ from headrace.transport.position import Position, Range
 
 MOST_BYTES = 96 << 20  # of the transport in one micro-batch
 SMALLEST_RANGE = 1 << 20  # below this a second task costs more than it saves
+Hold = Callable[[threading.Event], None]  # returns when the first micro-batch may begin, or when the event is set
+
 POLL_S = 0.02  # interval of reading the end of the transport while there are no new events
 STOP_S = 10.0  # how long `stop` waits for the running micro-batch
 POOL = "append"
@@ -68,6 +70,7 @@ class Append:
         companion: Companion | None = None,
         lateness: LatenessRecord | None = None,
         pins: ChoosePins = no_pins,
+        hold: Hold = lambda stopping: None,
         unique: UniqueIndex | None = None,
         on_commit: Callable[[], None] = lambda: None,
         most_bytes: int = MOST_BYTES,
@@ -81,6 +84,7 @@ class Append:
         self._companion = companion
         self._lateness = lateness
         self._pins = pins
+        self._hold = hold
         self._unique = unique or UniqueIndex(table, scratch, on_spark(session))
         self._on_commit = on_commit
         self._most_bytes = most_bytes
@@ -158,6 +162,7 @@ class Append:
             spark.sparkContext.setJobGroup(self._group, f"append {self._stream.name}", interruptOnCancel=True)
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             is_prepared = False
+            self._hold(stopping)
             while not stopping.is_set():
                 start_s = time.monotonic()
                 ranges = self._next_ranges(spark)

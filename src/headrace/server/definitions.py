@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -27,12 +29,15 @@ from headrace.server.reconcile import reconcile_views
 from headrace.server.stream import RunningStream
 from headrace.server.versions import Versions
 from headrace.store.base import Store
+from headrace.transport.position import Position
 from headrace.workspace.applied import read_running, write_running
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+TABLES_FIRST_S = 30.0  # how long a stream waits, at a start, for the tables that its events are joined to
 
 log = structlog.get_logger("headrace.definitions")
 
@@ -209,6 +214,26 @@ class Definitions:
         }
         return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
 
+    def _wait_for_tables(self, stream: str, stopping: threading.Event) -> None:
+        """Before a stream begins: rows that were sent to a table before the start are in what its events join.
+
+        Each log would otherwise take in at its own pace what was sent while no server ran.
+        """
+        running = self.running
+        views = [view for view in running.catalog.views.values() if view.relation and stream in view.streams]
+        joined = {log for view in views if view.relation for log in view.relation.logs}
+        declared = [table.name for table in running.catalog.tables.values() if table.relation is None]
+        ends: dict[str, Position] = {}
+        for name in joined.intersection(declared):
+            with suppress(CorruptionError, KeyError):
+                ends[name] = running.pipelines[name].ingest.transport.end
+        deadline = time.monotonic() + TABLES_FIRST_S
+        while not stopping.is_set() and time.monotonic() < deadline:
+            lakes = [(running.pipelines[name].lake, end) for name, end in ends.items()]
+            if all(lake is None or lake.position.covers(end) for lake, end in lakes):
+                return
+            stopping.wait(0.05)
+
     def _find_lake(self, stream: str) -> tuple[Stream, LakeTable] | None:
         """The definition and the lake of a stream; None if it is not there. Raises CorruptionError if damaged."""
         pipeline = self.running.pipelines.get(stream)
@@ -218,7 +243,14 @@ class Definitions:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
             pipeline = Pipeline(
-                self._workspace, stream, self._lease, self._store, self._end_of, self._pins, self._find_lake
+                self._workspace,
+                stream,
+                self._lease,
+                self._store,
+                self._end_of,
+                self._pins,
+                self._find_lake,
+                self._wait_for_tables,
             )
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from headrace.define.graph import Node
-from headrace.server.state import GraphStatus, NodeStatus, WorkspaceStatus
+from headrace.server.state import GraphStatus, NodeStatus, TableStatus, WorkspaceStatus
 
 
-def describe_graph(nodes: Iterable[Node], status: WorkspaceStatus) -> GraphStatus:
+def describe_graph(nodes: Iterable[Node], status: WorkspaceStatus, tables: Iterable[TableStatus] = ()) -> GraphStatus:
     """The nodes, each after those that it reads, with what the status says of them."""
-    return GraphStatus(tuple(_describe(node, status) for node in nodes))
+    rows = {table.name: table.rows for table in tables}
+    described = [_describe(node, status) for node in nodes]
+    return GraphStatus(tuple(replace(each, rows=rows[each.name]) if each.name in rows else each for each in described))
 
 
 def _describe(node: Node, status: WorkspaceStatus) -> NodeStatus:

@@ -72,15 +72,18 @@ class Pipeline:
         end_of: Callable[[str], int],
         pins: ChoosePins = no_pins,
         find_lake: Callable[[str], tuple[Stream, LakeTable] | None] = lambda stream: None,
+        hold: Callable[[str, threading.Event], None] = lambda stream, stopping: None,
     ) -> None:
         """`end_of` gives the next commit of a stream, also of another one: views may read several.
 
-        `pins` are the versions of the tables that its next commit sees, `find_lake` gives the log of a table.
+        `pins` are the versions of the tables that its next commit sees, `find_lake` gives the log of a table. `hold`
+        returns when its append may begin.
         """
         self.stream = stream
         self._end_of = end_of
         self._pins = pins
         self._find_lake = find_lake
+        self._hold = hold
         self._workspace = workspace
         self._store = store
         check_transport(workspace, stream)  # before the lake is written
@@ -159,6 +162,7 @@ class Pipeline:
             companion=fused if settings.fused_lane else None,
             lateness=self._lateness,
             pins=self._pins,
+            hold=lambda stopping: self._hold(self.stream.name, stopping),
             unique=self._unique,
             on_commit=self._on_commit,
             most_bytes=settings.append_mb << 20,

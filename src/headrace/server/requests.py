@@ -260,7 +260,7 @@ class Requests:
 
     def graph(self) -> GraphStatus:
         """What reads what, with rates and freshness."""
-        return describe_graph(graph_of(self._definitions.running.catalog), self.status())
+        return describe_graph(graph_of(self._definitions.running.catalog), self.status(), self.tables())
 
     def sinks(self) -> list[SinkStatus]:
         """All sinks with their state and lag."""

@@ -168,7 +168,8 @@ class WorkspacePage:
         if not streams:
             return hints.define_stream(folder)
         token = self._runtime.workspace.settings.token is not None
-        quiet = [stream for stream in streams if not stream.events and not stream.backlog_bytes]
+        base = [stream for stream in streams if not stream.derived_from]  # to others nothing can be sent
+        quiet = [stream for stream in base if not stream.events and not stream.backlog_bytes]
         hint = [hints.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
         dead = [dead_letters(s.name, s.dead_letters, self._why(s.name)) for s in streams if s.dead_letters]
         return join(streams_table(streams), dead, hint)
