@@ -21,6 +21,8 @@ from .conftest import start_to_die
 DEFINITIONS = """
 CREATE TABLE people (id INT PRIMARY KEY, place STRING, age INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
 CREATE MATERIALIZED VIEW headcount AS SELECT place, count(*) AS people, max(age) AS oldest FROM people GROUP BY place;
+CREATE MATERIALIZED VIEW totals AS SELECT place, count(*) AS people, sum(age) AS ages FROM people GROUP BY place;
+CREATE SINK sent FROM totals WITH (connector = 'files', path = 'sent', format = 'json');
 """
 # After the table's rows are stored and before the view over it is brought on, and around the steps of both.
 POINTS = ("table.before_views:2", "store.before_commit:3", "append.after_commit:2", "table.before_views:1")
@@ -113,5 +115,20 @@ def check(server: UpServer, people: People) -> None:
     for row in server.rows("headcount"):
         ages = [person["age"] for person in people.present if person["place"] == row["place"]]
         assert row["oldest"] == max(ages)
+    totals = {row["place"]: (row["people"], row["ages"]) for row in server.rows("totals")}
+    ages_of = {place: [row["age"] for row in people.present if row["place"] == place] for place in counts}
+    assert totals == {place: (len(ages), sum(ages)) for place, ages in ages_of.items()}
+    wait_until(lambda: rows_sent(server.folder / "sent") == totals, 60, server.log_tail)
     (table,) = server.get("/v1/tables")["tables"]
     assert table["rows"] == len(people.present)
+
+
+def rows_sent(folder: Path) -> dict[str | None, tuple[int, int]]:
+    """What is left of the rows that a sink wrote, in their order."""
+    rows: dict[str | None, tuple[int, int]] = {}
+    for file in sorted(folder.glob("*.json")):
+        for change in map(json.loads, file.read_text().splitlines()):
+            rows.pop(change["place"], None)
+            if change["_op"] == "upsert":
+                rows[change["place"]] = change["people"], change["ages"]
+    return rows

@@ -47,7 +47,8 @@ Row = dict[str, Any]
 class Table:
     """A store with a table and views over it, and the same in plain Python."""
 
-    def __init__(self, folder: Path, text: str = DEFINITIONS) -> None:
+    def __init__(self, folder: Path, text: str = DEFINITIONS, name: str = "people") -> None:
+        self.name = name
         self.path = folder / "store.duckdb"
         self.fence = 1
         self.store: Store = DuckStore.open(self.path, self.fence)
@@ -64,7 +65,8 @@ class Table:
         for view in catalog.views.values():
             if fingerprint(view) in known:
                 continue
-            self.store.register(view, fingerprint(view), catalog.patience_ms(view) or {"people": 0}, {"people": START})
+            patience_ms = catalog.patience_ms(view) or {self.name: 0}
+            self.store.register(view, fingerprint(view), patience_ms, {self.name: START})
 
     def reopen(self) -> None:
         self.store.close()
@@ -79,12 +81,12 @@ class Table:
             if event["id"] not in self.latest or self.latest[event["id"]][0] < order:
                 self.latest[event["id"]] = order, event
         with self.store.snapshot() as snapshot:
-            tables = [version for version in snapshot.versions() if version.view.name == "people" and version.moves]
-        stream = self.catalog.streams["people"]
+            tables = [version for version in snapshot.versions() if version.view.name == self.name and version.moves]
+        stream = self.catalog.streams[self.name]
         partials = {version.id: [lifted(stream, version.view, events)] for version in tables}
         newest = max((event["at"] for event in events), default=EPOCH)
         newest_us = (newest - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-        step = Step("people", self.commits, self.commits + 1, Position((self.positions,)), newest_us, 0)
+        step = Step(self.name, self.commits, self.commits + 1, Position((self.positions,)), newest_us, 0)
         self.commits += 1
         self.store.apply(step, partials)
 
@@ -312,6 +314,22 @@ def test_an_edit_of_a_view(tmp_path: Path) -> None:
     table.send([{**person, "id": 3, "age": 40}])
     assert [row["place"] for row in table.ask("adults")] == ["ROME"]
     assert table.ask("headcount") == expected("headcount", table.present())
+    table.store.close()
+
+
+def test_names_of_any_form(tmp_path: Path) -> None:
+    text = (
+        'CREATE TABLE People (id INT PRIMARY KEY, r STRING, "a place" STRING, "select" INT, at TIMESTAMP NOT NULL, '
+        "WATERMARK FOR at AS at); CREATE MATERIALIZED VIEW HeadCount AS "
+        'SELECT "a place", count(r) AS "order", sum("select") AS sums, max("select") AS "most of all" '
+        "FROM People GROUP BY 1"
+    )
+    table = Table(tmp_path, text, "People")
+    person = {"id": 1, "r": "x", "a place": "Rome", "select": 20, "at": EPOCH, "_deleted": None}
+    table.send([person, {**person, "id": 2}])
+    table.send([{**person, "a place": None, "select": 30}])
+    table.send([{**person, "id": 2, "_deleted": True}])
+    assert table.ask("HeadCount") == [{"a place": None, "order": 1, "sums": 30, "most of all": 30}]
     table.store.close()
 
 

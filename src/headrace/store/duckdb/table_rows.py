@@ -32,8 +32,8 @@ def present_rows(table: View, reads: Iterable[str], sources: Sequence[str]) -> s
 
 
 def changed_rows(table: Version) -> str:
-    """The name of the temporary table with the rows that a step of a table takes away and adds."""
-    return f"_step_{plain_name(table.view.name)}"
+    """The temporary table with the rows that a step of a table takes away and adds, as SQL writes its name."""
+    return duckdb_name(f"_step_{plain_name(table.view.name)}")
 
 
 def stage_changes(

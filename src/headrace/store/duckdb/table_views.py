@@ -72,7 +72,8 @@ class TableViews:
             if len(views) == 1 or not self._follow_together(views, step):
                 for view in views:
                     self._try(view, partial(self._follow, view=view, step=step))
-        self._staged.clear()
+        for table in tables:
+            self._staged.pop(table, None)
 
     def _follow_together(self, views: Sequence[Version], step: Step) -> bool:
         try:
