@@ -93,6 +93,43 @@ def test_fields_of_records_and_formats(workspace: Path, kafka: Kafka) -> None:
     assert json.loads(parts)["rows"] == [{"_key": "me", "_partition": 1, "_offset": 2, "page": "/a"}]
 
 
+def test_a_message_without_a_value_deletes_the_row_of_its_key(workspace: Path, kafka: Kafka) -> None:
+    topics = {name: kafka.create_topic() for name in ("users", "places", "stock")}
+    base = f"""
+        CREATE TABLE users (id STRING FROM KEY PRIMARY KEY, plan STRING)
+            WITH (connector = 'kafka', topic = '{topics["users"]}');
+        CREATE TABLE places (id INT PRIMARY KEY, name STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at)
+            WITH (connector = 'kafka', topic = '{topics["places"]}');
+        CREATE TABLE stock (shop STRING, sku INT, n INT, PRIMARY KEY (shop, sku))
+            WITH (connector = 'kafka', topic = '{topics["stock"]}');
+        CREATE MATERIALIZED VIEW plans AS SELECT plan, count(*) AS n FROM users GROUP BY plan;
+    """
+    define(workspace, base)
+    for key in ("u1", "u2", "u3"):
+        kafka.produce(topics["users"], [{"plan": "pro"}], key=key)
+    kafka.produce(topics["users"], [None], key="u2")
+    kafka.produce(topics["users"], [{"plan": "free"}, None, {"plan": "free"}], key="u3")  # deleted, and there again
+    kafka.produce(topics["users"], [None], key="nobody")
+    kafka.produce(topics["users"], [None])
+    kafka.produce(topics["places"], [{"id": n, "name": f"p{n}", "at": "2026-01-01T00:00:00Z"} for n in (1, 2)])
+    kafka.produce(topics["places"], [None], key="1")
+    kafka.produce(topics["places"], [{"id": 1, "name": "late", "at": "2026-01-02T00:00:00Z"}], key="1")
+    kafka.produce(topics["stock"], [{"shop": "a", "sku": n, "n": n} for n in (1, 2, 3)])
+    kafka.produce(topics["stock"], [None], key='{"shop": "a", "sku": 2}')
+    kafka.produce(topics["stock"], [None], key="a-3")
+    server = UpServer(workspace).wait_until_ready()
+    expected = [{"id": "u1", "plan": "pro"}, {"id": "u3", "plan": "free"}]
+    wait_until(lambda: rows(server, "users") == expected, timeout_s=90)
+    wait_until(lambda: rows(server, "plans") == [{"plan": "free", "n": 1}, {"plan": "pro", "n": 1}], timeout_s=60)
+    # The delete is as of the message's timestamp, which is now: a change of an earlier time does not undo it.
+    wait_until(lambda: [row["id"] for row in rows(server, "places")] == [2], timeout_s=60)
+    wait_until(lambda: [row["sku"] for row in rows(server, "stock")] == [1, 3], timeout_s=60)
+    reasons = {name: server.get(f"/v1/streams/{name}/dead-letters/reasons")["reasons"] for name in topics}
+    assert "it has no key that says which row to delete" in str(reasons["users"])
+    assert reasons["places"] == []
+    assert "its key is not a JSON object with shop, sku" in str(reasons["stock"])
+
+
 def test_offsets_are_committed_to_a_group_for_monitoring_tools(workspace: Path, kafka: Kafka) -> None:
     topic = kafka.create_topic()
     define(

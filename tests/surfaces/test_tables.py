@@ -16,6 +16,7 @@ TABLES = """
 CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, age INT);
 CREATE TABLE prices (shop STRING, sku STRING, price DECIMAL(10,2), at TIMESTAMP NOT NULL, PRIMARY KEY (shop, sku),
   WATERMARK FOR at);
+CREATE TABLE seats (hall STRING, seat INT, day DATE, guest STRING, PRIMARY KEY (hall, seat, day));
 CREATE TABLE pages PRIMARY KEY (page) AS SELECT page, status, at FROM visits;
 CREATE MATERIALIZED VIEW plans AS SELECT plan, count(*) AS users FROM users GROUP BY plan;
 """
@@ -37,6 +38,7 @@ def test_plan_apply_and_lists(folder_with_tables: Path, headrace: Callable[..., 
     assert [(table["name"], table["key"], table["latest_by"]) for table in listed] == [
         ("pages", ["page"], "at"),
         ("prices", ["shop", "sku"], "at"),
+        ("seats", ["hall", "seat", "day"], None),
         ("users", ["id"], None),
     ]
     assert "users" in headrace("tables", "-w", folder_with_tables).out
@@ -54,6 +56,10 @@ def test_http(folder_with_tables: Path, headrace: Callable[..., Ran], serve: Cal
     assert served.http.request("DELETE", "/v1/tables/users/rows?key.id=u1").json()["accepted"] == 1
     keys = {"content": b'{"id": "a"}\n{"id": "b"}'}
     assert served.http.request("DELETE", "/v1/tables/users/rows", **keys).json()["accepted"] == 2
+    seat = {"hall": "A", "seat": 7, "day": "2026-03-01"}
+    assert served.http.post("/v1/tables/seats/rows", json=[seat]).json()["accepted"] == 1
+    by_key = "&".join(f"key.{name}={value}" for name, value in seat.items())
+    assert served.http.request("DELETE", f"/v1/tables/seats/rows?{by_key}").json()["accepted"] == 1
     key = {"shop": "s", "sku": "a", "at": "2026-01-01T00:00:00Z"}
     once = {"headers": {"idempotency-key": "k"}, "json": [key]}
     tokens = [served.http.request("DELETE", "/v1/tables/prices/rows", **once).json()["token"] for _ in range(2)]
@@ -66,11 +72,16 @@ def test_http(folder_with_tables: Path, headrace: Callable[..., Ran], serve: Cal
         ("DELETE", "/v1/tables/prices/rows", b'["s"]', "shop, sku"),
         ("DELETE", "/v1/tables/users/rows", b"oh", "the keys are not JSON"),
         ("DELETE", "/v1/tables/users/rows?id=1", b"", "key.NAME=value"),
+        ("DELETE", "/v1/tables/users/rows", b"", "the request names no row of table 'users'"),
+        ("DELETE", "/v1/tables/seats/rows?key.hall=A&key.seat=x", b"", "key 'seat' is of type INT"),
+        ("DELETE", "/v1/tables/seats/rows?key.hall=A", b"", "hall, seat, day, as in"),
         ("GET", "/v1/tables/visits", b"", "table 'visits' does not exist"),
     ):
         failure = served.http.request(method, path, content=content).json()["error"]
         assert set(failure) == ERROR_SHAPE
         assert says in str(failure), failure
+    refused = headrace("send", "pages", str(folder_with_tables / "headrace.toml"), "-w", folder_with_tables)
+    assert "table 'pages' is made from visits: no rows can be sent to it; send events to visits" in refused.err
     tables = {table["name"]: table for table in served.http.get("/v1/tables").json()["tables"]}
     assert tables["pages"]["derived_from"] == ["visits"]
 
@@ -83,7 +94,7 @@ def test_python(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:
         assert users.upsert(pa.table({"id": ["a", "b"], "age": [1, None]})).accepted == 2
         assert users.delete("u1").accepted == 1
         assert users.delete(pa.table({"id": ["a", "b"]})).accepted == 2
-        with pytest.raises(NotReadyError, match="never been computed"):  # what to delete is not known
+        with pytest.raises(NotReadyError, match="ever been computed"):  # what to delete is not known
             users.replace([{"id": "z"}])
         with pytest.raises(RequestError, match="shop, sku"):
             ws.table("prices").delete("a")

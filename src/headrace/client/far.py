@@ -20,6 +20,7 @@ from headrace.client.wire import encode_question, key_pairs
 from headrace.errors import (
     HeadraceError,
     NotFoundError,
+    RequestError,
     did_you_mean,
 )
 from headrace.follow.page import EventPage, EventQuestion
@@ -176,6 +177,12 @@ class Remote(ChangeCalls):
         """The definition of a stream."""
         streams = {stream.name: stream for stream in self.streams()}
         if name not in streams:
+            made_from = next((table.derived_from for table in self.tables() if table.name == name), ())
+            if made_from:
+                raise RequestError(
+                    f"table '{name}' is made from {', '.join(made_from)}: no rows can be sent to it",
+                    fix=f"send events to {' or '.join(made_from)}",
+                )
             hint = did_you_mean(name, streams)
             raise NotFoundError(
                 f"stream '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import orjson
 from headrace.client.notebook import ConnectedView
 from headrace.define.model import JSON
 from headrace.define.reader import parse_type
-from headrace.errors import IngestError, NotFoundError, NotReadyError, RequestError, did_you_mean
+from headrace.errors import IngestError, NotFoundError, NotReadyError, RequestError, SqlError, did_you_mean
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import ANY, Layout, format_of
 from headrace.serve.values import key_value
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.ingest.receiver import IngestReply
     from headrace.serve.answer import Answer
     from headrace.server.state import TableStatus
+    from headrace.sql.answer import SqlAnswer
 
 UP_TO_DATE_S, PAUSE_S = 30.0, 0.1  # how long to wait for rows to have all changes
 
@@ -69,18 +70,24 @@ class ConnectedTable(ConnectedView):
         types = {column.name: parse_type(column.type) for column in status.columns}
         deletions(self.name, status.key, None, sent)  # refuses a row without its key
         kept = {tuple(key_value(name, types[name], row[name]) for name in status.key) for row in sent}
-        present = [{name: row[name] for name in status.key} for row in self._whole().rows()]
+        present = [{name: row[name] for name in status.key} for row in self._keys(status.key)]
         others = [row for row in present if tuple(row.values()) not in kept]
         changes = deletions(self.name, status.key, status.latest_by, others)
         return self._connection.send(self.name, [*sent, *changes], key=key)
 
-    def _whole(self) -> Answer:
-        """All rows, with every change that was accepted before."""
+    def _keys(self, key: Sequence[str]) -> list[dict[str, Any]]:
+        """The keys of all rows, with every change that was accepted before."""
+        columns = ", ".join('"' + name.replace('"', '""') + '"' for name in key)
+        query = f'SELECT {columns} FROM "{self.name}"'  # a name of a table has no quotes
         deadline = time.monotonic() + UP_TO_DATE_S
         while True:
-            answer = self.ask()
+            answer: Answer | SqlAnswer
+            try:
+                answer = self._connection.sql(query)  # pages of a large table take long
+            except SqlError:
+                answer = self.ask()  # there are more keys than one result holds
             if answer.freshness_ms == 0:
-                return answer
+                return answer.rows()
             if time.monotonic() > deadline:
                 raise NotReadyError(
                     f"table '{self.name}' has accepted changes that are not in its rows yet",

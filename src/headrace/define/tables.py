@@ -66,6 +66,12 @@ def make_table(
                 f"table '{name}': the column '{field.name}' is NOT NULL: a change that deletes a row has only its key",
                 fix="leave out NOT NULL",
             )
+    if source is not None and event_time in columns:
+        raise DefinitionError(
+            f"table '{name}': the event time '{event_time}' is part of the primary key, "
+            "so that a message without a value could not say which row it deletes",
+            fix="leave it out of the primary key, or leave out WATERMARK",
+        )
     if format_ != JSON:
         raise DefinitionError(
             f"table '{name}' has the format {format_.upper()}", expected="JSON",

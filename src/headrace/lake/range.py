@@ -25,9 +25,11 @@ from headrace.lake.schema import ARRIVED, DEAD, POSITION, table_schema
 from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.lake.unique import Judge, Judgement, Known
+from headrace.parse.frames import frame_messages
 from headrace.parse.parser import Parsed
 from headrace.parse.record import COLUMNS, RECORD, sent_records
 from headrace.parse.schema import UTC_US
+from headrace.parse.tombstones import has_deletes, read_deletes
 from headrace.timing import later
 from headrace.transport.base import Events, Reader
 from headrace.transport.position import Range
@@ -161,12 +163,22 @@ def _write_files(
 def _read_blocks(work: Work, part: Range) -> Iterator[tuple[pa.Table, pa.Array | None]]:
     """The rows of a range, some megabytes at a time, and why some of them are dead letters."""
     for events in work.reader.read(part, work.stream.format):
+        events = _with_deletes(work.stream, events)
         records = read_records(work.stream, events)
         parsed = parse_since(work.stream, work.since, events.frames, events.positions, events.arrived_us, records)
         if events.reasons is not None:
             reasons = events.reasons if parsed.reasons is None else pc.coalesce(events.reasons, parsed.reasons)
             parsed = Parsed(parsed.columns, reasons)
         yield _rows(work, events, parsed, records), parsed.reasons
+
+
+def _with_deletes(stream: Stream, events: Events) -> Events:
+    """The events, where messages of a table without a value are deletes."""
+    if events.reasons is None or events.metadata is None or not has_deletes(stream):
+        return events
+    key = events.metadata.key()
+    values, reasons = read_deletes(stream, list(events.frames), events.reasons, key, events.arrived_us)
+    return replace(events, frames=frame_messages(values, trim=True), reasons=reasons)
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
+from headrace.define.record import KEY
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.pins import no_pins, pin_column
@@ -26,7 +27,8 @@ from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
 from headrace.parse.parser import Parsed
-from headrace.parse.record import RECORD
+from headrace.parse.record import COLUMNS, RECORD
+from headrace.parse.tombstones import NO_VALUE, has_deletes, read_deletes
 from headrace.timing import later
 
 BEFORE = "_reason_before"  # in files of events of a stream with UNIQUE that are put aside
@@ -75,7 +77,8 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     for before in batches(Path(LocalStorage(work.table).locate(path)), names, work.batch_bytes):
         if TABLES not in before.column_names:  # a file of an older release
             before = before.add_column(names.index(TABLES), TABLES, pin_column(no_pins(), len(before)))
-        now = _rows(before, _parse(work, before))
+        before, no_value = _with_deletes(work.stream, before)
+        now = _rows(before, _parse(work, before, no_value))
         is_good = pc.is_null(now.column(REASON))
         good, bad = now.filter(is_good), now.filter(pc.invert(is_good))
         rows, readable = rows + len(now), readable + len(good)
@@ -99,14 +102,31 @@ def _reread(work: Reread, path: str) -> dict[str, object]:
     }
 
 
-def _parse(work: Reread, letters: pa.Table) -> Parsed:
+def _with_deletes(stream: Stream, letters: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+    """The letters, where messages of a table without a value are deletes; and why others still have none."""
+    reasons = letters.column(REASON).combine_chunks()
+    is_tombstone = pc.match_substring_regex(reasons, f"^{NO_VALUE}")
+    if stream.source is None or not has_deletes(stream) or not pc.any(is_tombstone).as_py():
+        return letters, None
+    only = pc.if_else(is_tombstone, reasons, pa.scalar(None, pa.string()))
+    values, key = letters.column(VALUE).to_pylist(), letters.column(COLUMNS[KEY]).combine_chunks()
+    arrived_us = np.asarray(letters.column(ARRIVED).cast(pa.int64()).to_numpy(), dtype=np.int64)
+    values, only = read_deletes(stream, values, only, key, arrived_us)
+    place = letters.schema.get_field_index(VALUE)
+    return letters.set_column(place, letters.schema.field(VALUE), pa.array(values, pa.binary())), only
+
+
+def _parse(work: Reread, letters: pa.Table, no_value: pa.Array | None) -> Parsed:
     values = letters.column(VALUE).combine_chunks()
     positions, arrived_us = (
         np.asarray(letters.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64) for name in (POSITION, ARRIVED)
     )
     frames = frame_values(work.stream.format, values)
     records = letters.select(RECORD.names) if work.stream.source else None
-    return parse_since(work.stream, work.since, frames, positions, arrived_us, records)
+    parsed = parse_since(work.stream, work.since, frames, positions, arrived_us, records)
+    if no_value is None:
+        return parsed
+    return Parsed(parsed.columns, no_value if parsed.reasons is None else pc.coalesce(no_value, parsed.reasons))
 
 
 def _rows(letters: pa.Table, parsed: Parsed) -> pa.Table:

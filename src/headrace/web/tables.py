@@ -15,6 +15,7 @@ from headrace.errors import QuestionError, RequestError
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.serve.question import Question
+from headrace.serve.values import encoder, key_value
 from headrace.server.tables import find_table, find_writable
 from headrace.web.answers import ASK_DOC, LOOKUP_DOC
 from headrace.web.body import read_body, read_compression, read_layout, read_object, unpack_body
@@ -24,6 +25,7 @@ from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_json
 
 if TYPE_CHECKING:
+    from headrace.define.model import Table
     from headrace.ingest.receiver import IngestReply
     from headrace.server.runtime import Runtime
 
@@ -73,7 +75,7 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
     async def delete(table: str, request: Request) -> Response:
         """Delete rows by primary key: keys in the body, an object, an array or a line each, or in the query."""
         declared = find_writable(runtime.catalog, table)
-        keys = _keys_of(request) or _read_keys(await read_body(request, max_body))
+        keys = _typed(declared, _keys_of(request)) or _read_keys(declared, await read_body(request, max_body))
         may_repeat = "idempotency-key" in request.headers
         changes = deletions(table, declared.key, declared.event_time, keys, may_repeat=may_repeat)
         return await ingest(table, orjson.dumps(changes), Layout(Format.JSON), request)
@@ -117,8 +119,33 @@ def _keys_of(request: Request) -> dict[str, str]:
     return keys
 
 
-def _read_keys(body: bytes | memoryview) -> Any:
+def _typed(table: Table, key: dict[str, str]) -> dict[str, Any]:
+    """The key in the query, as JSON has its values; what is not a column is refused later."""
+    typed: dict[str, Any] = {}
+    for field in table.fields:
+        if field.name not in key:
+            continue
+        try:
+            value = key_value(field.name, field.type, key[field.name])
+        except QuestionError as error:
+            raise RequestError(
+                f"table '{table.name}': {error.message}", found=error.found, expected=error.expected,
+                fix="nothing was deleted",
+            ) from error  # fmt: skip
+        encode = encoder(field.type)
+        typed[field.name] = value if encode is None else encode(value)
+    return key | typed
+
+
+def _read_keys(table: Table, body: bytes | memoryview) -> Any:
     text = bytes(body).strip()
+    if not text:
+        example = orjson.dumps([dict.fromkeys(table.key, "…")]).decode()
+        raise RequestError(
+            f"the request names no row of table '{table.name}'",
+            expected=f"{'&'.join(f'key.{name}=…' for name in table.key)} in the query, or keys in the body: {example}",
+            fix="nothing was deleted",
+        )
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

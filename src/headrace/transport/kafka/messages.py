@@ -17,10 +17,10 @@ from confluent_kafka import Message
 from headrace.define.model import TEXT
 from headrace.parse.frames import frame_messages
 from headrace.parse.schema import UTC_US
+from headrace.parse.tombstones import NO_VALUE
 from headrace.transport.base import Events
 from headrace.transport.position import event_base
 
-TOMBSTONE = "the message has no value: it is a tombstone"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -66,7 +66,7 @@ def make_events(number: int, messages: Sequence[Message], stream_format: str) ->
     values: list[Any] = list(map(Message.value, messages))
     reasons = None
     if None in values:
-        reasons = pa.array([TOMBSTONE if value is None else None for value in values], pa.string())
+        reasons = pa.array([NO_VALUE if value is None else None for value in values], pa.string())
         values = [value or b"" for value in values]
     frames = frame_messages(values, trim=stream_format != TEXT)
     count = len(messages)
