@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,15 @@ class Joined:
     def pins(self) -> dict[str, int]:
         return {name: part.table.state.next_commit for name, part in self.parts.items()}
 
-    def register(self, name: str) -> Version:
-        """A new version of a view, whose horizon is where the lake is."""
+    def register(self, name: str, *, fill: bool = False) -> Version:
+        """A new version of a view, whose horizon is where the lake is; with `fill`, as `--tables missing` makes it."""
         view: View = self.catalog.views[name]
         at = {stream: point_of(self.parts[stream].table.state) for stream in view.streams}
         with self.store.snapshot() as snapshot:
             pinned = pin_tables(view, snapshot.versions(), self.pins())
+        if fill:
+            until = tuple((stream, point.commit) for stream, point in at.items())
+            pinned = replace(pinned, fill=tuple(self.pins().items()), fill_until=until)
         return self.store.register(view, fingerprint(view), self.catalog.patience_ms(view), at, pinned)
 
     def prepare(self, view: str) -> None:

@@ -60,13 +60,21 @@ class Model:
         latest = max(known, key=lambda c: c[:2], default=None)
         return None if latest is None or value is None or latest[3].get("_deleted") else latest[3]
 
-    def expected(self, pinned: dict[str, int] | None = None) -> dict[str, Counter[Any]]:
+    def expected(
+        self, pinned: dict[str, int] | None = None, fill: tuple[int, dict[str, int]] | None = None
+    ) -> dict[str, Counter[Any]]:
+        """The rows of all views. With `fill`, missing keys of so many events are looked for in these versions."""
         rows: dict[str, Counter[Any]] = {view: Counter() for view in VIEWS}
-        for event, second, recorded in self.events:
+        for number, (event, second, recorded) in enumerate(self.events):
             pins = pinned or recorded
+            later = fill[1] if fill and number < fill[0] else pins
             user = self.row("users", "id", event["user_id"], pins["users"])
             code = self.row("codes", "code", event["k"], pins["codes"])
             then = self.row("users", "id", event["user_id"], pins["users"], second)
+            is_anti = event["user_id"] is not None and user is None
+            user = user or self.row("users", "id", event["user_id"], later["users"])
+            code = code or self.row("codes", "code", event["k"], later["codes"])
+            then = then or self.row("users", "id", event["user_id"], later["users"], second)
             n, plan = event["n"], user and user["plan"]
             rows["lefts"][plan, "hits"] += 1
             rows["lefts"][plan, "total"] += n
@@ -76,7 +84,7 @@ class Model:
             rows["residuals"][plan if fits else None] += 1
             if plan not in (None, "free"):
                 rows["semis"][n] += 1
-            if event["user_id"] is not None and user is None:
+            if is_anti:
                 rows["antis"][n] += 1
             rows["twos"][plan, code and code["name"]] += 1
             rows["timed"][then and then["plan"]] += 1
@@ -169,4 +177,12 @@ def test_rows_are_those_that_python_joins(spark: Any, tmp_path: Path, seed: int,
     joined.build()
     joined.maintain()
     assert answers(joined) == model.expected()
+    if not fused:
+        fill = (len(model.events), {name: model.versions[name] for name in ("users", "codes")})
+        for view in VIEWS:
+            joined.register(view, fill=True)
+        joined.build()
+        play(joined, chance, 4, model)
+        joined.maintain()
+        assert answers(joined) == model.expected(fill=fill)
     joined.close()

@@ -27,8 +27,9 @@ def refresh(
         str | None,
         typer.Option(
             "--tables",
-            metavar="now|recorded",
-            help="With --full: join all events so far to tables as they are now, or again as they were.",
+            metavar="now|recorded|missing",
+            help="With --full: join all events so far to tables as they are now, again as they were, or as they were "
+            "but for missing keys, which are looked for in the tables of now.",
         ),
     ] = None,
     no_wait: NoWaitOption = False,

@@ -30,13 +30,15 @@ class Action(StrEnum):
 
 def dead_letters(
     stream: Annotated[
-        str, typer.Argument(help="Stream of the dead letters.", metavar="STREAM", autocompletion=complete_stream)
+        str,
+        typer.Argument(help="Stream of the dead letters, or a view.", metavar="STREAM", autocompletion=complete_stream),
     ],
     action: Annotated[
         Action,
         typer.Argument(
             help="list: newest first. count: number per reason. show: the complete event at POSITION. "
-            "replay: parse all of them again with the current definition.",
+            "replay: parse all of them again with the current definition; of missing keys, look for them in the tables "
+            "of now.",
             show_default=True,
         ),
     ] = Action.LIST,
@@ -56,7 +58,8 @@ def dead_letters(
     After `headrace apply` of a loosened definition, `headrace dead-letters STREAM replay` turns those that can now be
     parsed into events, each exactly once. If it is interrupted or killed, run it again.
 
-    Of a derived stream they are the rows that a Python function failed for.
+    Of a derived stream or a view they are the rows that a Python function failed for, and those whose key a joined
+    table does not have.
     """
     if (action is Action.SHOW) != (position is not None):
         raise UsageError(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from headrace.cli.output import console, count
+from headrace.cli.until import wait_until_serving
 from headrace.errors import NotReadyError
 from headrace.format import Shown
 
@@ -25,12 +26,13 @@ LONGEST_WAIT_S = 600.0
 
 @dataclass(frozen=True)
 class ReplayTotals(Shown):
-    """How many dead letters all steps of a replay have read, and how many of them can be parsed."""
+    """How many dead letters all steps of a replay have read, and how many of them can be parsed or find their key."""
 
     stream: str
     dry_run: bool
     read: int
     readable: int
+    views: Mapping[str, int] = field(default_factory=dict)  # built anew for missing keys, with their new versions
 
 
 def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> ReplayTotals:
@@ -45,16 +47,21 @@ def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool
             readable += step.readable
             cursor, first = step.cursor, False
             show(read, read + step.left)
-    if wait and not dry_run:
+    if wait and step.views:
+        wait_until_serving(connection, step.views)
+    elif wait and not dry_run:
         _wait(connection, stream, step.commits, quiet=quiet)
-    return ReplayTotals(stream, dry_run, read, readable)
+    return ReplayTotals(stream, dry_run, read, readable, step.views)
 
 
 def print_replay(totals: ReplayTotals, stream: str) -> None:
     """Print the totals of a replay."""
     read, readable = totals.read, totals.readable
     why = f"`headrace dead-letters {stream} count` shows why"
-    if not read:
+    if totals.views:
+        names = ", ".join(f"{view} (version {version})" for view, version in totals.views.items())
+        typer.echo(f"{count(readable)} of {count(read)} missing keys were found; built anew with them: {names}")
+    elif not read:
         typer.echo(f"stream {stream} has no dead letters")
     elif not readable:
         typer.echo(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")

@@ -273,7 +273,8 @@ class Connection:
     def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> dict[str, Any]:
         """Start a refresh of a view; `full` rebuilds it from the whole log.
 
-        With `full`, `tables="now"` joins all events so far to tables as they are now, `"recorded"` as they were.
+        With `full`, `tables="now"` joins all events so far to tables as they are now, `"recorded"` as they were,
+        `"missing"` as they were but for missing keys, which are looked for in the tables of now.
         `versions` and `audits` show the progress and the result.
         """
         return self._backend.refresh(view, full=full, tables=tables).as_dict()

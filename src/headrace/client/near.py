@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,10 @@ from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.events import EventLog
-from headrace.follow.failed import FailedCalls
+from headrace.follow.failed import FailedCalls, stream_of_view
 from headrace.follow.logs import open_derived, read_events
 from headrace.follow.page import EventPage, EventQuestion
+from headrace.follow.table_rows import TableChanges
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest, refuse_derived
 from headrace.ingest.formats.layout import Layout
@@ -89,7 +90,7 @@ from headrace.sql.children import Children
 from headrace.sql.logical import ask_logical
 from headrace.sql.pages import Pages
 from headrace.sql.query import run_sql
-from headrace.store.base import Store, Version
+from headrace.store.base import NOT_PINNED, Pinned, Store, Version
 from headrace.store.opening import open_to_read
 from headrace.transport.opening import backlog_bytes, check_transport, open_transport
 from headrace.transport.position import START
@@ -122,6 +123,7 @@ class Offline(WithoutServer):
         self._ingests: dict[str, Ingest] = {}
         self._logs: dict[str, EventLog] = {}
         self._pages = Pages()
+        self._changes = TableChanges(cache(self._lake_of))
 
     @cached_property
     def _store(self) -> Store | None:
@@ -323,14 +325,21 @@ class Offline(WithoutServer):
         """Nothing to do: nothing is retried."""
 
     def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:
-        """The dead letters of a stream."""
+        """The dead letters of a stream; of a derived one or a view, the rows that it leaves out."""
+        view = None if stream in self._catalog.streams else self._catalog.views.get(stream)
+        if view is not None:
+            version = next((each for each in self._versions() if each.view.name == stream and each.serving), None)
+            left_out = stream_of_view(version.view if version else view)
+            return self._failed_calls(left_out, version.pinned if version else NOT_PINNED, "view")
         definition = self._stream(stream)
         if definition.relation is not None:
-            bases = {name: self._stream(name) for name in definition.relation.streams}
-            return FailedCalls(
-                definition, {name: (partial(_same, base), self._table(base)) for name, base in bases.items()}
-            )
+            return self._failed_calls(definition)
         return DeadLetters(stream, self._table(self._base(stream)))
+
+    def _failed_calls(self, stream: Stream, pinned: Pinned = NOT_PINNED, kind: str = "stream") -> FailedCalls:
+        bases = [self._stream(name) for name in (stream.relation.streams if stream.relation else ())]
+        lakes = {base.name: (partial(_same, base), self._table(base)) for base in bases}
+        return FailedCalls(stream, lakes, tables=self._changes, pinned=pinned, kind=kind)
 
     def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
         """The events that the lake has. Without a server no others come."""
@@ -341,7 +350,7 @@ class Offline(WithoutServer):
             bases = {name: self._stream(name) for name in definition.relation.streams}
             logs = {name: self._log(base) for name, base in bases.items()}
             streams = {name: partial(_same, base) for name, base in bases.items()}
-            page = read_events(open_derived(lambda: definition, streams, logs), question)
+            page = read_events(open_derived(lambda: definition, streams, logs, self._changes), question)
         if wait_s and not page.lines and not page.more:
             raise NotReadyError(
                 f"no server is running, so no more events of stream '{stream}' come",

@@ -38,6 +38,15 @@ def graph_of(catalog: Catalog) -> tuple[Node, ...]:
     return tuple(ordered.values())
 
 
+def views_reading(catalog: Catalog, name: str) -> tuple[str, ...]:
+    """The materialized views whose rows are made by a derived stream, also through others; a view itself."""
+    readers = {name}
+    for node in graph_of(catalog):
+        if node.kind in ("derived stream", "view") and not readers.isdisjoint(node.reads):
+            readers.add(node.name)
+    return tuple(view for view in catalog.views if view in readers and view not in catalog.tables)
+
+
 def _nodes(catalog: Catalog) -> Iterator[Node]:
     for name, stream in catalog.streams.items():
         if name in catalog.tables:

@@ -141,6 +141,12 @@ class Relation:
         return tuple(step for branch in self.branches for step in branch.steps if isinstance(step, Map))
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether rows can be dead letters: a function fails for them, or a table does not have their key."""
+        joins = (join for branch in self.branches for join in branch.joins)
+        return bool(self.maps) or any(join.kind in ("inner", "semi") for join in joins)
+
+    @property
     def by_position(self) -> bool:
         """Whether rows are chosen by the positions of events."""
         steps = (step for branch in self.branches for step in branch.steps)

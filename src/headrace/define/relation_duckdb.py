@@ -21,9 +21,10 @@ from headrace.define.tables import DELETED
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
 
-COMMIT, POSITION = "_commit", "_position"  # columns of the lake
+COMMIT, POSITION, TABLES = "_commit", "_position", "_tables"  # columns of the lake
 VALUES = "_values"  # the array or map that is exploded
-REASON = "_reason"  # why a function failed for a row
+REASON = "_reason"  # why a function failed for a row, or a join left it out
+KIND = "_kind"  # the reason without its values
 CALLED = "_called"  # what a function gave: a value or an error
 
 
@@ -100,6 +101,11 @@ def join_rows(rows: Rows, step: Join) -> Rows:
             f"WITH _rows AS MATERIALIZED ({left.sql}) SELECT {selected} FROM _rows AS _row "
             f"ASOF {how} ({side}) AS _side ON {same} AND _row._as_of >= _side._of_{len(step.keys)}"
         )
+    return finish_join(rows, sql, step)
+
+
+def finish_join(rows: Rows, sql: str, step: Join) -> Rows:
+    """The rows after a join, of a query for rows with the columns of the table and `_matched`: whether it has a row."""
     types = {**rows.types, **{name: of for name, _, of in step.columns}}
     joined = replace(rows, sql=sql, types=types)
     matched = "_matched"
@@ -121,7 +127,7 @@ def side_name(step: Join) -> str:
     return f"_table_{sha256(repr(whole).encode()).hexdigest()[:24]}"
 
 
-def changes_sql(step: Join, table: str) -> str:
+def changes_sql(step: Join, table: str, *, joins: JoinRows = refuse_join) -> str:
     """A query for the changes of a table in events of its log: the columns that a side has, COMMIT and `_order`.
 
     Raises DefinitionError if only Spark makes them.
@@ -129,9 +135,11 @@ def changes_sql(step: Join, table: str) -> str:
     log = step.log
     rows, deleted, place = table, f"coalesce({duckdb_name(DELETED)}, false)", ""
     if log.relation is not None:
-        reserved = (COMMIT, ARRIVED, POSITION, *([PLACE] if log.relation.repeats else []))
+        pins = [TABLES] if log.relation.tables else []
+        reserved = (COMMIT, ARRIVED, POSITION, *pins, *([PLACE] if log.relation.repeats else []))
         fields = tuple(Field(name, of) for name, of in log.relation.reads_of(log.stream))
-        rows, deleted = f"({rows_sql(log.relation, Stream(log.stream, fields), reserved, table)})", "false"
+        made = rows_sql(log.relation, Stream(log.stream, fields), reserved, table, joins=joins)
+        rows, deleted = f"({made})", "false"
         place = f", '{PLACE}': {PLACE}" if log.relation.repeats else ""
     time = f"epoch_us({duckdb_name(log.event_time or ARRIVED)})"
     keys = [
@@ -158,12 +166,31 @@ def rows_sql(
     )
 
 
-def failures_sql(relation: Relation, stream: Stream, reserved: Sequence[str], table: str) -> str | None:
-    """A query for the rows that a function failed for: `reserved`, and `REASON`; None if no function is called."""
-    parts = [
-        map_rows(rows, step, failed=True).select({REASON: duckdb_name(step.columns[0][0])}, {}).sql
-        for rows, step in _calls(relation, stream, tuple(reserved), table)
-    ]
+def failures_sql(
+    relation: Relation,
+    stream: Stream,
+    reserved: Sequence[str],
+    table: str,
+    *,
+    joins: JoinRows = refuse_join,
+    missing: Callable[[Rows, Join], Rows | None] = refuse_join,
+) -> str | None:
+    """A query for the rows that a function failed for, or that have no row in a table: `reserved`, `REASON`, `KIND`.
+
+    `missing` gives the latter. `KIND` is a reason without its values; NULL if that is to be taken from the reason.
+    None: there is neither.
+    """
+    parts = []
+    for number, branch in enumerate(relation.branches_of(stream.name)):
+        rows = _first(branch, number, tuple(reserved), table)
+        last = max((at for at, step in enumerate(branch.steps) if isinstance(step, Map | Join)), default=-1)
+        for step in branch.steps[: last + 1]:
+            if isinstance(step, Map):
+                reason = {REASON: duckdb_name(step.columns[0][0]), KIND: "NULL"}
+                parts.append(map_rows(rows, step, failed=True).select(reason, {}).sql)
+            elif isinstance(step, Join) and (left_out := missing(rows, step)) is not None:
+                parts.append(left_out.sql)
+            rows = joins(rows, step) if isinstance(step, Join) else _step(rows, step)
     return " UNION ALL ".join(parts) or None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,7 +20,7 @@ from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.follow.page import EventCursor
 from headrace.lake.fill import read_filled, shape_of
-from headrace.lake.schema import ARRIVED, COMMIT, POSITION, table_schema
+from headrace.lake.schema import ARRIVED, COMMIT, POSITION, TABLES, table_schema
 from headrace.lake.table import LakeTable
 
 ROW = "_row"  # of a derived stream: the number of an event among those that were made of one
@@ -84,7 +84,8 @@ def read_chunk(
 ) -> Chunk | None:
     """The next events after a cursor, at least `rows` unless the log ends; None if there are none.
 
-    `names` are those of the fields to read, None: all. An event of which not all rows have been read is in it.
+    `names` are those of the fields to read, None: all; with TABLES among them, also the pins. An event of which not
+    all rows have been read is in it.
     """
     end, after = table.state.next_commit, after.before
     if after >= EventCursor(end):
@@ -169,20 +170,24 @@ def _read(
     groups: Sequence[_Group], stream: Stream, after: EventCursor, until: EventCursor, names: Sequence[str] | None
 ) -> pa.Table:
     fields = [field.name for field in stream.fields if names is None or field.name in names]
-    columns = [COMMIT, POSITION, ARRIVED, *fields]
-    tables = []
-    for group in groups:
-        if shape_of(group.path).lacks(columns):
-            with _FILLING:
-                tables += list(read_filled(group.path, [group.index], stream, columns))
-        else:
-            tables += list(read_filled(group.path, [group.index], stream, columns))
+    pins = [TABLES] if names is not None and TABLES in names else []
+    columns = [COMMIT, POSITION, ARRIVED, *pins, *fields]
+    tables = [rows for group in groups for rows in read_group(group.path, group.index, stream, columns)]
     schema = table_schema(stream)
     empty = pa.schema([schema.field(name) for name in columns]).empty_table()
     events = _sorted(pa.concat_tables([empty, *tables]))
     places = Places(events)
     first = places.count_until(after)
     return events.slice(first, places.count_until(until) - first).combine_chunks()
+
+
+def read_group(path: str, group: int, stream: Stream, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of a row group, with these columns."""
+    if shape_of(path).lacks(columns):
+        with _FILLING:
+            yield from list(read_filled(path, [group], stream, columns))
+    else:
+        yield from read_filled(path, [group], stream, columns)
 
 
 def _sorted(events: pa.Table) -> pa.Table:

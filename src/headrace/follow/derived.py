@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -16,11 +18,12 @@ from headrace.define.expression.python_face import compile_face
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import functions_in
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep
-from headrace.define.relation_duckdb import rows_sql, types_after
+from headrace.define.relation_duckdb import refuse_join, rows_sql, types_after
 from headrace.errors import DefinitionError, HeadraceError, QuestionError
 from headrace.follow.chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.follow.page import EventCursor
-from headrace.lake.schema import COMMIT, POSITION
+from headrace.follow.table_rows import PinnedJoins, TableChanges, in_parts
+from headrace.lake.schema import COMMIT, POSITION, TABLES
 from headrace.lake.table import LakeTable
 from headrace.maintain.maps import give_outcomes
 from headrace.maintain.own import give_function
@@ -38,7 +41,8 @@ class Derivation:
     Where one event can make several, each has its number among these.
     """
 
-    def __init__(self, stream: Stream, base: Stream) -> None:
+    def __init__(self, stream: Stream, base: Stream, tables: TableChanges | None = None) -> None:
+        """`tables` are what its rows are joined to, if they are."""
         assert stream.relation is not None, "a derived stream has a relation"
         self._name = stream.name
         self._relation = stream.relation
@@ -53,12 +57,14 @@ class Derivation:
         )
         self._lock = threading.Lock()
         self._duckdb: duckdb.DuckDBPyConnection | None = None
+        self._joins = PinnedJoins(tables, base.name) if tables and self._relation.tables else None
+        self._ours = (*OURS, *([TABLES] if self._joins else []))
         self._sql, self._reason = self._write()
 
     @property
     def reads(self) -> list[str]:
-        """The fields of the base stream that it needs."""
-        return [name for name, _ in self._relation.reads_of(self._base.name)]
+        """The columns of the base stream that it needs."""
+        return [*self._ours[len(OURS) :], *(name for name, _ in self._relation.reads_of(self._base.name))]
 
     def read(self, table: LakeTable, after: EventCursor, rows: int = CHUNK_ROWS) -> Chunk | None:
         """The events of the derived stream that are made of the next ones of the base stream after a cursor."""
@@ -69,7 +75,7 @@ class Derivation:
         """Their rows, in the order of events, then of their places."""
         if self._sql is not None:
             try:
-                return self._by_duckdb(events, self._sql)
+                return in_parts(events, partial(self._by_duckdb, sql=self._sql))
             except duckdb.Error as error:  # of a value for which DuckDB's result may not be Spark's
                 self._reason = str(error).splitlines()[0]
         try:
@@ -83,7 +89,9 @@ class Derivation:
     def _write(self) -> tuple[str | None, str]:
         repeats = self._relation.repeats
         try:
-            rows = rows_sql(self._relation, self._base, (*OURS, *([PLACE] if repeats else [])), "events")
+            ours = (*self._ours, *([PLACE] if repeats else []))
+            joins = self._joins.join if self._joins else refuse_join
+            rows = rows_sql(self._relation, self._base, ours, "events", joins=joins)
         except DefinitionError as error:
             return None, error.message
         place = f"row_number() OVER (PARTITION BY {COMMIT}, {POSITION} ORDER BY {PLACE}) - 1 AS {ROW}"
@@ -104,7 +112,8 @@ class Derivation:
                 weakref.finalize(self, self._duckdb.close)
             self._duckdb.register("events", events.select([*OURS, *self.reads]))
             try:
-                rows: pa.Table = self._duckdb.sql(sql).to_arrow_table().cast(self.schema)
+                with self._joins.shown(self._duckdb) if self._joins else nullcontext():
+                    rows: pa.Table = self._duckdb.sql(sql).to_arrow_table().cast(self.schema)
                 return rows
             finally:
                 self._duckdb.unregister("events")

@@ -18,6 +18,7 @@ from headrace.follow.chunks import ROW, Chunk, Places, count_until, cursor_of_la
 from headrace.follow.derived import Derivation
 from headrace.follow.page import EARLIEST, LATEST, START, Columns, EventCursor, EventPage
 from headrace.follow.selection import EventFilter, make_filter
+from headrace.follow.table_rows import TableChanges
 from headrace.format import iso_us
 from headrace.lake.commits import reading_commits
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION
@@ -60,11 +61,14 @@ class EventLog:
         stream: Callable[[], Stream],
         derived: Callable[[], Stream] | None = None,
         base: EventLog | None = None,
+        tables: TableChanges | None = None,
     ) -> None:
+        """`tables` are those that the events of a derived stream are joined to."""
         self.table = table
         self._base = stream
         self._stream = derived or stream
         self._is_derived = derived is not None
+        self._tables = tables
         self._derivation: Derivation | None = None
         self._read = threading.Lock()  # one thread reads files; the others find what it has read
         self._lock = threading.Lock()  # of the caches
@@ -274,7 +278,7 @@ class EventLog:
 
     def _read_chunk(self, cursor: EventCursor, stream: Stream, base: Stream) -> Chunk | None:
         if self._is_derived:
-            derivation = self._derivation = self._derivation or Derivation(stream, base)
+            derivation = self._derivation = self._derivation or Derivation(stream, base, self._tables)
             chunk = derivation.read(self.table, cursor)
         else:
             chunk = read_chunk(self.table, stream, cursor)

@@ -1,4 +1,4 @@
-"""Dead letters of a derived stream: the rows that a function of the workspace failed for.
+"""Dead letters of a derived stream: the rows that a function failed for, and those whose key a table does not have.
 
 They are stored nowhere. As the rows of the stream, they are made of the events of its base streams when they are asked
 for; what was made is remembered, so that the next time only later events are read.
@@ -12,29 +12,33 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from headrace.define.model import ARRIVED, Stream
+from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.own import functions_in
-from headrace.define.relation_duckdb import REASON, failures_sql
+from headrace.define.relation_duckdb import KIND, REASON, failures_sql
 from headrace.errors import DefinitionError, NotFoundError, NotReadyError, QuestionError, UsageError
 from headrace.follow.chunks import CHUNK_ROWS, read_chunk
 from headrace.follow.page import EventCursor
+from headrace.follow.table_rows import PinnedJoins, TableChanges, in_parts
 from headrace.lake.batches import rows_at
 from headrace.lake.dead import SHOWN_BYTES, make_letter
 from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
-from headrace.lake.schema import COMMIT, POSITION, VALUE
+from headrace.lake.schema import COMMIT, POSITION, TABLES, VALUE
 from headrace.lake.table import LakeTable
 from headrace.maintain.maps import give_outcomes
 from headrace.parse.time_patterns import register
+from headrace.store.base import NOT_PINNED, Pinned
 
 OURS = (COMMIT, POSITION, ARRIVED)
 MOST_KEPT = 100_000  # the newest; all of them are counted
+JOINED_ROWS = 5 * CHUNK_ROWS  # that are joined at once: each time all changes of a table are looked through
 PATIENCE_S = 20.0  # of a request; the next one continues
 _VALUES = re.compile(r" \([^()]*:\d+, for .*\)$", re.DOTALL)  # the end of a reason: line and value
 
@@ -46,7 +50,19 @@ class _Failure:
     position: int
     arrived_us: int
     reason: str
+    kind: str  # the reason without its values
+    is_missing: bool  # whether a table does not have its key
     number: int  # in the order in which they were found, from 0
+
+
+def stream_of_view(view: View) -> Stream:
+    """The rows that a view aggregates, as a derived stream of its name. Raises QuestionError if none is left out."""
+    if view.relation is None or not view.relation.leaves_out:
+        raise QuestionError(
+            f"view '{view.name}' leaves out no events: it has no inner join, no IN and no function over rows",
+            fix=f"`headrace dead-letters {view.streams[0]}` lists the dead letters of a stream that it reads",
+        )
+    return Stream(view.name, (), relation=view.relation)
 
 
 class FailedCalls:
@@ -57,8 +73,17 @@ class FailedCalls:
         stream: Stream,
         bases: Mapping[str, tuple[Callable[[], Stream], LakeTable | None]],
         patience_s: float | None = None,
+        tables: TableChanges | None = None,
+        pinned: Pinned = NOT_PINNED,
+        kind: str = "stream",
     ) -> None:
-        """`bases` are the base streams with their tables. Without `patience_s` a request reads as long as it takes."""
+        """`bases` are the base streams with their lakes. Without `patience_s` a request reads as long as it takes.
+
+        `tables` are what the stream is joined to; `pinned` says at which versions, where events do not.
+        """
+        self._tables = tables
+        self.pinned = pinned
+        self._kind = kind
         assert stream.relation is not None, "it is derived"
         self.stream = stream
         self._relation = stream.relation
@@ -70,6 +95,8 @@ class FailedCalls:
         self._reasons: Counter[str] = Counter()
         self._newest: dict[str, _Failure] = {}
         self._total = 0
+        self._missing = 0  # of them, those of missing keys
+        self.refill: Callable[[], Mapping[str, int]] | None = None  # builds views anew; only a server can
         self._duckdb: duckdb.DuckDBPyConnection | None = None
         self._function_names: set[str] = set()  # names of functions that the connection has
 
@@ -118,16 +145,50 @@ class FailedCalls:
             failure = next((each for each in reversed(self._failures) if each.position == position), None)
         if failure is None:
             raise NotFoundError(
-                f"stream '{self.stream.name}' has no dead letter at position {position}",
+                f"{self._kind} '{self.stream.name}' has no dead letter at position {position}",
                 fix=f"`headrace dead-letters {self.stream.name}` lists them",
             )
         return self._letters([failure], None)[0]
 
     def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
-        """Refuse it: the rows are made anew whenever the function is another one."""
-        raise UsageError(
-            f"stream '{self.stream.name}' is derived: its dead letters are not replayed",
-            fix="change the function, then `headrace apply`: views over the stream are built anew, with these events",
+        """Have rows whose key was missing look for it in the tables of now: views are built anew with them.
+
+        Refused if there are none: rows that a function failed for are made anew whenever it is another one.
+        """
+        if not self._relation.tables:
+            raise UsageError(
+                f"{self._kind} '{self.stream.name}' is derived: its dead letters are not replayed",
+                fix="change the function, then `headrace apply`: views over it are built anew, with these events",
+            )
+        if self.refill is None:
+            raise NotReadyError(
+                f"the dead letters of {self._kind} '{self.stream.name}' cannot be replayed: the server is not running",
+                fix="start `headrace up`, then try again",
+            )
+        with self._read(None):
+            missing = self._missing
+            filled = self._filled()
+        with filled._read(None):
+            still_missing = filled._missing
+        # Of a row whose key was found, several may be made: their keys may be missing in another table.
+        views = self.refill() if still_missing != missing and not dry_run else {}
+        commits = sum(table.state.next_commit for table in self.tables if table)
+        return ReplayStep(missing, max(0, missing - still_missing), 0, commits, None, views)
+
+    def _filled(self) -> FailedCalls:
+        """The same, with missing keys looked for in the tables of now."""
+        assert self._tables is not None, "it has joins"
+        logs = self._relation.logs
+        return FailedCalls(
+            self.stream,
+            self._bases,
+            tables=self._tables,
+            pinned=replace(
+                self.pinned,
+                fill=tuple((log, self._tables.version(log)) for log in logs),
+                fill_until=tuple((name, cursor.commit) for name, cursor in self._cursors.items()),
+            ),
+            kind=self._kind,
         )
 
     @contextmanager
@@ -141,44 +202,62 @@ class FailedCalls:
         deadline = None if patience_s is None else time.monotonic() + patience_s
         for name, (stream, table) in self._bases.items():
             base = stream()
-            sql = self._sql(base)
+            joins = PinnedJoins(self._tables, name, self.pinned) if self._tables and self._relation.tables else None
+            sql = self._sql(base, joins)
             if table is None or sql is None:
                 continue
-            reads = [field for field, _ in self._relation.reads_of(name)]
-            while (chunk := read_chunk(table, base, self._cursors[name], CHUNK_ROWS, reads)) is not None:
-                for failure in self._failing(name, chunk.events.select([*OURS, *reads]), sql):
+            reads = [*([TABLES] if joins else []), *(field for field, _ in self._relation.reads_of(name))]
+            failing = partial(self._failing, sql=sql, joins=joins, deadline=deadline)
+            rows = JOINED_ROWS if joins else CHUNK_ROWS
+            while (chunk := read_chunk(table, base, self._cursors[name], rows, reads)) is not None:
+                for failure in self._failures_in(name, in_parts(chunk.events.select([*OURS, *reads]), failing)):
                     self._add(failure)
                 self._cursors[name] = chunk.until
-                if deadline is not None and time.monotonic() > deadline:
+                is_late = deadline is not None and time.monotonic() > deadline
+                if is_late and chunk.until < EventCursor(table.state.next_commit):
                     done = f"{chunk.until.commit:,} of {table.state.next_commit:,} commits of '{name}' are read"
                     raise NotReadyError(
-                        f"the dead letters of stream '{self.stream.name}' are being looked for", found=done,
+                        f"the dead letters of {self._kind} '{self.stream.name}' are being looked for", found=done,
                         fix="ask again",
                     )  # fmt: skip
 
-    def _sql(self, base: Stream) -> str | None:
+    def _sql(self, base: Stream, joins: PinnedJoins | None) -> str | None:
         try:
-            return failures_sql(self._relation, base, OURS, "events")
+            if joins is None:
+                return failures_sql(self._relation, base, OURS, "events")
+            ours = (*OURS, TABLES)
+            return failures_sql(self._relation, base, ours, "events", joins=joins.join, missing=joins.missing)
         except DefinitionError as error:
             raise QuestionError(
-                f"the dead letters of stream '{self.stream.name}' cannot be listed: {error.message}"
+                f"the dead letters of {self._kind} '{self.stream.name}' cannot be listed: {error.message}"
             ) from error
 
-    def _failing(self, name: str, events: pa.Table, sql: str) -> Iterator[_Failure]:
+    def _failing(self, events: pa.Table, sql: str, joins: PinnedJoins | None, deadline: float | None) -> pa.Table:
         connection = self._connection(sql)
         connection.register("events", events)
+        columns = ", ".join([*OURS, REASON, KIND])
         try:
-            rows = connection.sql(f"SELECT * FROM ({sql}) ORDER BY {COMMIT}, {POSITION}").to_arrow_table()
+            with joins.shown(connection, deadline) if joins else nullcontext():
+                rows = connection.sql(f"SELECT {columns} FROM ({sql}) ORDER BY {COMMIT}, {POSITION}")
+                found: pa.Table = rows.to_arrow_table()
+                return found
         except duckdb.Error as error:
             text = str(error).splitlines()[0]
-            raise QuestionError(f"the dead letters of stream '{self.stream.name}' cannot be listed: {text}") from error
+            raise QuestionError(
+                f"the dead letters of {self._kind} '{self.stream.name}' cannot be listed: {text}"
+            ) from error
         finally:
             connection.unregister("events")
+
+    def _failures_in(self, name: str, rows: pa.Table) -> Iterator[_Failure]:
         prefix = f"{name}: " if len(self._bases) > 1 else ""
         arrived = rows.column(ARRIVED).cast(pa.int64()).to_pylist()
-        for row, arrived_us in zip(rows.select([COMMIT, POSITION, REASON]).to_pylist(), arrived, strict=True):
+        for row, arrived_us in zip(rows.select([COMMIT, POSITION, REASON, KIND]).to_pylist(), arrived, strict=True):
             reason = f"{prefix}{row[REASON]}"
-            yield _Failure(name, row[COMMIT], row[POSITION], arrived_us, reason, self._total)
+            kind = _VALUES.sub("", reason) if row[KIND] is None else f"{prefix}{row[KIND]}"
+            yield _Failure(
+                name, row[COMMIT], row[POSITION], arrived_us, reason, kind, row[KIND] is not None, self._total
+            )
 
     def _connection(self, sql: str) -> duckdb.DuckDBPyConnection:
         if self._duckdb is None:
@@ -195,9 +274,9 @@ class FailedCalls:
     def _add(self, failure: _Failure) -> None:
         self._failures.append(failure)
         self._total += 1
-        kind = _VALUES.sub("", failure.reason)
-        self._reasons[kind] += 1
-        self._newest[kind] = failure
+        self._missing += failure.is_missing
+        self._reasons[failure.kind] += 1
+        self._newest[failure.kind] = failure
 
     def _letters(self, failures: Iterable[_Failure], most_bytes: int | None) -> list[DeadLetter]:
         """These, with the events as they came."""

@@ -15,6 +15,7 @@ from headrace.follow.bell import Bell
 from headrace.follow.events import EventLog
 from headrace.follow.page import LATEST, Columns, EventCursor, EventPage, EventQuestion, UnionCursor
 from headrace.follow.selection import EventFilter, make_filter
+from headrace.follow.table_rows import TableChanges
 from headrace.lake.table import LakeTable
 
 ROUNDS = 3  # in which a page is filled: each takes from every log the same number of events at most
@@ -132,10 +133,13 @@ def _merge(cursor: UnionCursor, lines: Mapping[str, Iterable[bytes]]) -> tuple[b
 
 
 def open_derived(
-    stream: Callable[[], Stream], bases: Mapping[str, Callable[[], Stream]], logs: Mapping[str, EventLog]
+    stream: Callable[[], Stream],
+    bases: Mapping[str, Callable[[], Stream]],
+    logs: Mapping[str, EventLog],
+    tables: TableChanges | None = None,
 ) -> Log:
-    """The log of a derived stream, over those of its base streams."""
-    parts = {name: EventLog(logs[name].table, base, stream, logs[name]) for name, base in bases.items()}
+    """The log of a derived stream, over those of its base streams, joined to `tables`."""
+    parts = {name: EventLog(logs[name].table, base, stream, logs[name], tables) for name, base in bases.items()}
     return UnionLog(parts, stream) if len(parts) > 1 else next(iter(parts.values()))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.format import Shown
@@ -57,3 +57,4 @@ class ReplayStep(Shown):
     left: int  # not read yet by this replay
     commits: int  # of the stream, after it: a view that has applied them all has the events
     cursor: str | None
+    views: Mapping[str, int] = field(default_factory=dict)  # built anew for missing keys, with their new versions

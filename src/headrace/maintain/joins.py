@@ -81,15 +81,18 @@ class TableJoins:
         of_row += [F.expr(f"unix_micros({sql})").alias(AS_OF) for sql in written[len(step.keys) :]]
         left = computed.select([*rows.visible, *of_row], rows.types).frame
         same = [F.col(f"_key_{at}") == F.col(f"_of_{at}") for at in range(len(step.keys))]
+        filling = self.pinned.filling(self.stream, step.log.stream) if step.kind != "anti" else None
         if step.as_of is None:
-            right = self._versions(step)
+            right = self._versions(step, *self._versions_seen(step.log))
             same += [F.col(BEGINS) <= F.col(PIN), F.col(PIN) < F.col(ENDS)]
         else:
-            right = self._histories(step)
-        how = "inner" if step.kind in ("inner", "semi") else "left"
+            right = self._histories(step, self._versions_seen(step.log)[1])
+        how = "inner" if step.kind in ("inner", "semi") and filling is None else "left"
         joined = left.join(right, reduce(Column.__and__, same), how)
         if step.as_of is not None:
             joined = _latest_as_of(joined)
+        if filling is not None:
+            joined = self._fill(joined, step, *filling)
         return _finish(rows, joined, step)
 
     def _pin(self, log: Log) -> str:
@@ -99,11 +102,26 @@ class TableJoins:
         until = dict(self.pinned.until).get(self.stream)
         return recorded if until is None else f"CASE WHEN {COMMIT} < {until}L THEN {default}L ELSE {recorded} END"
 
+    def _fill(self, joined: DataFrame, step: Join, until: int, version: int) -> DataFrame:
+        """The joined rows; where a key is missing in a commit before `until`, with the row that this version has."""
+        self._check(step.log, version)
+        before = joined.drop(*_keys(step), BEGINS, ENDS, CHANGES, PIN).withColumnRenamed(ROW, "_before")
+        key = f"CASE WHEN _before IS NULL AND {COMMIT} < {until}L THEN _key_{{}} END"
+        keys = {f"_missing_{at}": F.expr(key.format(at)) for at in range(len(step.keys))}
+        right = self._versions(step, version, version) if step.as_of is None else self._histories(step, version)
+        same = [F.col(name) == F.col(of) for name, of in zip(keys, _keys(step), strict=True)]
+        filled = before.withColumns({**keys, PIN: F.lit(version)}).join(right, reduce(Column.__and__, same), "left")
+        if step.as_of is not None:
+            filled = _latest_as_of(filled)
+        return filled.withColumn(ROW, F.coalesce("_before", ROW))
+
     # The sides of tables
 
-    def _versions(self, step: Join) -> DataFrame:
-        """The rows of a table with the versions in which each is the latest of its key; deleted ones are left out."""
-        first, last = self._versions_seen(step.log)
+    def _versions(self, step: Join, first: int, last: int) -> DataFrame:
+        """The rows of a table with the versions from `first` to `last` in which each is the latest of its key.
+
+        Deleted ones are left out.
+        """
         keys = _keys(step)
         # Of all versions up to the first that is asked for, only the latest row of a key counts.
         commit = F.greatest(F.col(COMMIT), F.lit(first - 1)).alias(COMMIT)
@@ -131,9 +149,9 @@ class TableJoins:
         rows = changes.groupBy(*keys).agg(F.max_by(ROW, ORDER).alias(ROW), F.max(ORDER).alias(ORDER))
         return rows.select(*keys, f"{ROW}.*", ORDER)
 
-    def _histories(self, step: Join) -> DataFrame:
-        """All changes of each key, in one array."""
-        changes = self._changes(step, self._versions_seen(step.log)[1])
+    def _histories(self, step: Join, version: int) -> DataFrame:
+        """All changes of each key that are part of a version, in one array."""
+        changes = self._changes(step, version)
         change = F.struct(F.col(COMMIT), F.col(ORDER), F.col(ROW))
         return changes.groupBy(*_keys(step)).agg(F.collect_list(change).alias(CHANGES))
 
@@ -179,13 +197,18 @@ class TableJoins:
                     self.pinned.version(self.stream, commit, pins, log.stream)
                     for commit, pins in self._recorded(*self.span).items()
                 }
-            if max(versions, default=0) > end:
-                raise UnavailableError(
-                    f"the log of changes '{log.stream}' has lost commits: events were joined to later ones",
-                    found=f"{end:,} commits", expected=f"{max(versions):,}", fix="restore its lake from a backup",
-                )  # fmt: skip
+            self._check(log, max(versions, default=0))
             self._bounds[log.stream] = (min(versions, default=0), max(versions, default=0))
         return self._bounds[log.stream]
+
+    def _check(self, log: Log, version: int) -> None:
+        lake = self.find(log.stream)
+        end = lake[1].state.next_commit if lake else 0
+        if version > end:
+            raise UnavailableError(
+                f"the log of changes '{log.stream}' has lost commits: events were joined to later ones",
+                found=f"{end:,} commits", expected=f"{version:,}", fix="restore its lake from a backup",
+            )  # fmt: skip
 
     def _recorded(self, lake: LakeTable, commits: tuple[int, int]) -> Mapping[int, Pins | None]:
         """The pins of the commits of the job, read once for all tables."""

@@ -8,18 +8,19 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from headrace.define.model import Stream
+from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
 from headrace.follow.bell import Bell
 from headrace.follow.events import EventLog
-from headrace.follow.failed import PATIENCE_S, FailedCalls
+from headrace.follow.failed import PATIENCE_S, FailedCalls, stream_of_view
 from headrace.follow.logs import Log, open_derived
 from headrace.follow.sources import Source, StreamSource
 from headrace.follow.subscriptions import Subscriptions
+from headrace.follow.table_rows import TableChanges
 from headrace.follow.terms import Terms
 from headrace.follow.view_source import ViewSource
 from headrace.server.stream import RunningStream
-from headrace.store.base import Store
+from headrace.store.base import NOT_PINNED, Pinned, Store
 
 COUNTING_S = 0.2  # that counting dead letters may delay a status
 
@@ -34,7 +35,9 @@ class Following:
         pipeline_of: Callable[[str], RunningStream],
         derived_of: Callable[[str], Stream | None],
         still_mine: Callable[[], None],
+        tables: TableChanges,
     ) -> None:
+        self._tables = tables
         self._store = store
         self._pipeline_of = pipeline_of  # raises if there is no such stream
         self._derived_of = derived_of  # the definition of a derived stream; None if it is not one
@@ -42,7 +45,7 @@ class Following:
         self._lock = threading.Lock()
         self._logs: dict[str, EventLog] = {}
         self._derived: dict[str, tuple[tuple[str, ...], Log]] = {}  # by name, with the base streams
-        self._failed: dict[str, FailedCalls] = {}  # by derived stream
+        self._failed: dict[str, FailedCalls] = {}  # by derived stream or view
         self._sources: dict[str, tuple[object, Source]] = {}  # by subscription, with what it was made for
         self.subscriptions = Subscriptions(folder, self._source_of, still_mine)
 
@@ -60,25 +63,32 @@ class Following:
             if log is None or bases != names or log.tables != tuple(each.table for each in logs.values()):
                 pipelines = {name: self._pipeline_of(name) for name in names}
                 streams = {name: partial(_stream_of, pipeline) for name, pipeline in pipelines.items()}
-                log = open_derived(partial(self._definition, stream), streams, logs)
+                log = open_derived(partial(self._definition, stream), streams, logs, self._tables)
                 self._derived[stream.name] = (names, log)
         return log
 
-    def failed_calls(self, stream: Stream) -> FailedCalls:
+    def view_letters(self, view: View) -> FailedCalls:
+        """The rows that the serving version of a view leaves out."""
+        with self._store.snapshot() as snapshot:
+            version = snapshot.serving(view.name)
+        pinned = version.pinned if version else NOT_PINNED
+        return self.failed_calls(stream_of_view(version.view if version else view), pinned, "view")
+
+    def failed_calls(self, stream: Stream, pinned: Pinned = NOT_PINNED, kind: str = "stream") -> FailedCalls:
         """The dead letters of a derived stream; what was read of them is kept while the stream is the same."""
         assert stream.relation is not None, "it is derived"
         pipelines = {name: self._pipeline_of(name) for name in stream.relation.streams}
         tables = tuple(pipeline.table for pipeline in pipelines.values())
         with self._lock:
             calls = self._failed.get(stream.name)
-            if calls is None or calls.stream != stream or calls.tables != tables:
+            if calls is None or (calls.stream, calls.tables, calls.pinned) != (stream, tables, pinned):
                 bases = {name: (partial(_stream_of, each), each.table) for name, each in pipelines.items()}
-                calls = self._failed[stream.name] = FailedCalls(stream, bases, PATIENCE_S)
+                calls = self._failed[stream.name] = FailedCalls(stream, bases, PATIENCE_S, self._tables, pinned, kind)
         return calls
 
     def count_failed(self, stream: Stream) -> int | None:
-        """How many dead letters a derived stream has; None if it calls no function, or if that takes too long now."""
-        if stream.relation is None or not stream.relation.maps:
+        """How many dead letters a derived stream has; None if it can have none, or if that takes too long now."""
+        if stream.relation is None or not stream.relation.leaves_out:
             return None
         return self.failed_calls(stream).count(COUNTING_S)
 

@@ -82,7 +82,12 @@ def pin_tables(view: View, versions: Iterable[Version], now: Pins) -> Pinned:
     before = max(own, key=lambda version: (version.serving, version.number)).pinned if own else NOT_PINNED
     known = dict(before.versions)
     until = tuple(each for each in before.until if each[0] in view.streams)
-    return Pinned(tuple((log, known.get(log, now.get(log, 0))) for log in logs), until)
+    return Pinned(
+        tuple((log, known.get(log, now.get(log, 0))) for log in logs),
+        until,
+        tuple(each for each in before.fill if each[0] in logs),
+        tuple(each for each in before.fill_until if each[0] in view.streams),
+    )
 
 
 def _go(

@@ -16,10 +16,10 @@ from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
 from headrace.define.catalog import Catalog
-from headrace.define.graph import graph_of
+from headrace.define.graph import graph_of, views_reading
 from headrace.define.kafka import parse_place
 from headrace.define.model import LogicalView, Stream
-from headrace.errors import NotFoundError, did_you_mean
+from headrace.errors import NotFoundError, QuestionError, did_you_mean
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.failed import FailedCalls
 from headrace.follow.feed import ViewFeed, ViewFeeds
@@ -289,11 +289,24 @@ class Requests:
         self.following.subscriptions.drop(name)
 
     def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:
-        """What a stream could not read; of a derived one, the rows that functions failed for."""
-        derived = self._derived(stream)
-        if derived is not None:
-            return self.following.failed_calls(derived)
+        """What a stream could not read; of a derived one or a view, the rows that it leaves out."""
+        derived, catalog = self._derived(stream), self._definitions.running.catalog
+        if derived is not None or (stream in catalog.views and stream not in catalog.streams):
+            following = self.following
+            calls = following.failed_calls(derived) if derived else following.view_letters(catalog.views[stream])
+            calls.refill = partial(self._refill, stream)
+            return calls
         return self._pipeline(stream).dead_letters()
+
+    def _refill(self, name: str) -> dict[str, int]:
+        """Build a view, or those that read a derived stream, anew with the keys that were missing; their versions."""
+        views = views_reading(self._definitions.running.catalog, name)
+        if not views:
+            raise QuestionError(
+                f"no materialized view reads stream '{name}': nothing can be replayed",
+                fix="readers of its events continue after their cursors; `headrace tail` shows the rows of new events",
+            )
+        return {view: self.refresh(view, full=True, tables="missing").version for view in views}
 
     def alerts(self) -> list[AlertStatus]:
         """All alerts with their incidents and silences."""

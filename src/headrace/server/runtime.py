@@ -18,6 +18,7 @@ from headrace.asof.questions import LakeQuestions
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError
 from headrace.follow.feed import ViewFeeds
+from headrace.follow.table_rows import TableChanges
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.following import Following
@@ -76,8 +77,11 @@ class Runtime(Requests):
             workspace.data / "scratch" / f"past-{lease.fence}",
         )
         self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
-        self._sinks = Sinks(self._store, workspace, self._source_of)
-        self.following = Following(workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check)
+        tables = TableChanges(self._lake_of)
+        self._sinks = Sinks(self._store, workspace, self._source_of, tables)
+        self.following = Following(
+            workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check, tables
+        )
         self.monitor.subscriptions = self.following.subscriptions.statuses
         self.monitor.count_failed = self.following.count_failed
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import View
@@ -14,7 +15,7 @@ from headrace.server.describe import describe_audit, describe_versions, join_lan
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream
-from headrace.store.base import Pinned, Store, Version
+from headrace.store.base import Pinned, Point, Store, Version
 from headrace.workspace.settings import Workspace
 
 
@@ -68,7 +69,8 @@ class Versions:
     def refresh(self, view: str, *, full: bool, tables: str | None = None) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it.
 
-        With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were.
+        With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were, with
+        "missing" as before, but keys that were missing are looked for in the tables as they are now.
         """
         versions = self._all()
         version = _find(view, versions)
@@ -91,11 +93,7 @@ class Versions:
             at = {stream: point_of(pipeline.table.state) for stream, pipeline in pipelines.items()}
             pinned = pin_tables(version.view, versions, self._table_versions())
             if tables is not None:
-                logs = version.view.relation.logs if version.view.relation else ()
-                present = self._table_versions()
-                until = {stream: point.commit for stream, point in at.items()} if tables == "now" else {}
-                pairs = [(log, present.get(log, 0)) for log in logs] if tables == "now" else pinned.versions
-                pinned = Pinned(tuple(pairs), tuple(until.items()))
+                pinned = self._pin(version.view, pinned, at, tables)
             version = self._store.register(version.view, version.fingerprint, version.patience_ms, at, pinned)
         elif not version.serving:
             raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")
@@ -103,6 +101,15 @@ class Versions:
             for batch in batches:
                 batch.refresh(view)
         return RefreshStatus(view, version.number, version.total("horizon"), version.total("applied_to"))
+
+    def _pin(self, view: View, pinned: Pinned, at: Mapping[str, Point], tables: str) -> Pinned:
+        """Which versions of tables the events so far are joined to, as a refresh asks for."""
+        if tables == "recorded":
+            return Pinned(pinned.versions)
+        present, logs = self._table_versions(), view.relation.logs if view.relation else ()
+        versions = tuple((log, present.get(log, 0)) for log in logs)
+        until = tuple((stream, point.commit) for stream, point in at.items())
+        return Pinned(versions, until) if tables == "now" else replace(pinned, fill=versions, fill_until=until)
 
     def _table_versions(self) -> dict[str, int]:
         """The present versions of tables, by the streams that hold their changes."""
@@ -123,8 +130,8 @@ class Versions:
 def _check_tables(view: View, full: bool, tables: str | None) -> None:
     if tables is None:
         return
-    if tables not in ("now", "recorded"):
-        raise QuestionError("'tables' of a refresh", found=repr(tables)[:40], expected="now or recorded")
+    if tables not in ("now", "recorded", "missing"):
+        raise QuestionError("'tables' of a refresh", found=repr(tables)[:40], expected="now, recorded or missing")
     if not full:
         raise QuestionError(
             f"view '{view.name}': 'tables' is for a full refresh, which joins all events again", fix="add --full"

@@ -14,6 +14,7 @@ from headrace.follow.chunks import CHUNK_ROWS, Chunk, Places, read_chunk
 from headrace.follow.derived import Derivation
 from headrace.follow.page import START, EventCursor, UnionCursor
 from headrace.follow.selection import EventFilter
+from headrace.follow.table_rows import TableChanges
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import Change, ChangeBatch, Evaluation, changes_after
 from headrace.serve.evaluate import find_serving
@@ -61,8 +62,18 @@ Base = tuple["Stream", "LakeTable"]
 class StreamFeed:
     """The events of a stream, from the lake; those of a derived one are made of the events of its base streams."""
 
-    def __init__(self, sink: Sink, source: Callable[[], tuple[Stream, Sequence[Base]]], rows: int) -> None:
-        """`source` gives the stream, and its base streams with their lakes: itself, if it is not derived."""
+    def __init__(
+        self,
+        sink: Sink,
+        source: Callable[[], tuple[Stream, Sequence[Base]]],
+        rows: int,
+        tables: TableChanges | None = None,
+    ) -> None:
+        """`source` gives the stream, and its base streams with their lakes: itself, if it is not derived.
+
+        `tables` are those that the events of a derived stream are joined to.
+        """
+        self._tables = tables
         self._sink = sink
         self._source = source
         self._rows = rows
@@ -121,7 +132,7 @@ class StreamFeed:
             return None
         known = self._derivations.get(base.name)
         if known is None or known[0] is not stream or known[1] is not base:
-            known = self._derivations[base.name] = (stream, base, Derivation(stream, base))
+            known = self._derivations[base.name] = (stream, base, Derivation(stream, base, self._tables))
         return known[2]
 
     def behind(self, cursor: str | None) -> int | None:

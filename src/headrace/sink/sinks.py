@@ -20,15 +20,21 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
+    from headrace.follow.table_rows import TableChanges
 
 
 class Sinks:
     """Starts, changes and drops sinks as a catalog says. Asked by any thread."""
 
     def __init__(
-        self, store: Store, workspace: Workspace, source_of: Callable[[str], tuple[Stream, Sequence[Base]]]
+        self,
+        store: Store,
+        workspace: Workspace,
+        source_of: Callable[[str], tuple[Stream, Sequence[Base]]],
+        tables: TableChanges | None = None,
     ) -> None:
-        """`source_of` gives a stream, and its base streams with their lakes."""
+        """`source_of` gives a stream, and its base streams with their lakes; `tables`, what streams are joined to."""
+        self._tables = tables
         self._store = store
         self._workspace = workspace
         self._source_of = source_of
@@ -79,7 +85,7 @@ class Sinks:
 
     def _feed(self, sink: Sink, catalog: Catalog) -> Feed:
         if sink.source in catalog.streams:
-            return StreamFeed(sink, lambda: self._source_of(sink.source), rows_of(sink))
+            return StreamFeed(sink, lambda: self._source_of(sink.source), rows_of(sink), self._tables)
         return ViewFeed(sink, self._store, rows_of(sink))
 
     def _open(self, sink: Sink) -> Writer:

@@ -110,11 +110,18 @@ class Pinned:
 
     versions: tuple[tuple[str, int], ...] = ()  # by that stream: for commits that recorded none
     until: tuple[tuple[str, int], ...] = ()  # by base stream: the commits before this one use these, whatever they saw
+    fill: tuple[tuple[str, int], ...] = ()  # by that stream: where keys are looked for that a row's version lacks
+    fill_until: tuple[tuple[str, int], ...] = ()  # by base stream: of the commits before this one
 
     def version(self, stream: str, commit: int, pins: Mapping[str, int] | None, log: str) -> int:
         """The version of a table that the events of a commit are joined to."""
         default = dict(self.versions).get(log, 0)
         return default if commit < dict(self.until).get(stream, 0) else (pins or {}).get(log, default)
+
+    def filling(self, stream: str, log: str) -> tuple[int, int] | None:
+        """The commits [0, until) of a stream whose missing keys are looked for in a version of a table, and that."""
+        until, version = dict(self.fill_until).get(stream), dict(self.fill).get(log)
+        return None if until is None or version is None else (until, version)
 
 
 NOT_PINNED = Pinned()

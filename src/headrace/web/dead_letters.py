@@ -28,7 +28,10 @@ def dead_letter_routes(runtime: Runtime) -> APIRouter:
 
     @routes.get("/v1/streams/{stream}/dead-letters", response_class=Response)
     def page(stream: str, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None, reason: Reason = None) -> Response:
-        """Dead letters of a stream, newest first: position, arrival, reason and first bytes."""
+        """Dead letters of a stream, newest first: position, arrival, reason and first bytes.
+
+        Of a derived stream or a view: the rows that it leaves out.
+        """
         return reply_json(runtime.dead_letters(stream).page(limit, cursor, reason))
 
     @routes.get("/v1/streams/{stream}/dead-letters/reasons", response_class=Response)
@@ -40,7 +43,8 @@ def dead_letter_routes(runtime: Runtime) -> APIRouter:
     def replay(stream: str, cursor: ReplayCursor = None, dry_run: DryRun = False) -> Response:
         """Parse a batch of dead letters again. Those that can now be parsed become events, exactly once.
 
-        Repeat with the `cursor` of the reply until it is null.
+        Repeat with the `cursor` of the reply until it is null. Of a derived stream or a view: builds the views anew
+        with the keys that were missing and are in the tables now; `views` has their new versions.
         """
         return reply_json(runtime.dead_letters(stream).replay(cursor, dry_run=dry_run))
 

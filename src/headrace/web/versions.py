@@ -35,7 +35,11 @@ _ROLLBACK = describe_body(
 )
 _REFRESH = describe_body(
     full=("boolean", "rebuild the view from the whole log; the current version serves until then"),
-    tables=("string", "`now`: join all events so far to tables as they are now; `recorded`: again as they were"),
+    tables=(
+        "string",
+        "`now`: join all events so far to tables as they are now; `recorded`: again as they were; "
+        "`missing`: as they were, but keys that were missing as they are now",
+    ),
 )
 
 

@@ -45,8 +45,8 @@ def _tables(text: str) -> tuple[BatchTable, ...]:
 def _pinned(text: str | None) -> Pinned:
     if text is None:
         return NOT_PINNED
-    versions, until = ({} if part is None else part for part in map(orjson.loads(text).get, ("versions", "until")))
-    return Pinned(tuple(versions.items()), tuple(until.items()))
+    parts = orjson.loads(text)
+    return Pinned(*(tuple(parts.get(field.name, {}).items()) for field in fields(Pinned)))
 
 
 def read_versions(connection: Connection) -> list[Version]:
@@ -145,7 +145,8 @@ def insert_version(connection: Connection, version: Version, fence: int) -> None
 
 def _insert_pinned(connection: Connection, version: Version) -> None:
     if version.pinned != NOT_PINNED:
-        text = orjson.dumps({"versions": dict(version.pinned.versions), "until": dict(version.pinned.until)}).decode()
+        parts = {name: dict(pairs) for name, pairs in vars(version.pinned).items()}
+        text = orjson.dumps({name: part for name, part in parts.items() if part}).decode()
         _insert(connection, "pinned", {"view": version.view.name, "number": version.number, "tables": text})
 
 
