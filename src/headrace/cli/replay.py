@@ -32,7 +32,8 @@ class ReplayTotals(Shown):
     dry_run: bool
     read: int
     readable: int
-    views: Mapping[str, int] = field(default_factory=dict)  # built anew for missing keys, with their new versions
+    missing_keys: bool = False  # whether they are rows whose key a table did not have
+    views: Mapping[str, int] = field(default_factory=dict)  # built anew with keys that were found: their new versions
 
 
 def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> ReplayTotals:
@@ -51,16 +52,15 @@ def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool
         wait_until_serving(connection, step.views)
     elif wait and not dry_run:
         _wait(connection, stream, step.commits, quiet=quiet)
-    return ReplayTotals(stream, dry_run, read, readable, step.views)
+    return ReplayTotals(stream, dry_run, read, readable, step.missing_keys, step.views)
 
 
 def print_replay(totals: ReplayTotals, stream: str) -> None:
     """Print the totals of a replay."""
     read, readable = totals.read, totals.readable
     why = f"`headrace dead-letters {stream} count` shows why"
-    if totals.views:
-        names = ", ".join(f"{view} (version {version})" for view, version in totals.views.items())
-        typer.echo(f"{count(readable)} of {count(read)} missing keys were found; built anew with them: {names}")
+    if totals.missing_keys:
+        _print_found(totals, stream)
     elif not read:
         typer.echo(f"stream {stream} has no dead letters")
     elif not readable:
@@ -71,6 +71,18 @@ def print_replay(totals: ReplayTotals, stream: str) -> None:
     else:
         rest = f"; {count(read - readable)} remain dead letters: {why}" if read > readable else ""
         typer.echo(f"{count(readable)} of {count(read)} dead letters are events now{rest}")
+
+
+def _print_found(totals: ReplayTotals, stream: str) -> None:
+    """Print how many rows find the key that a table did not have."""
+    found = f"{count(totals.readable)} of {count(totals.read)} missing keys are in the tables now"
+    views = ", ".join(f"{view} (version {version})" for view, version in totals.views.items())
+    if not totals.read:
+        typer.echo(f"{stream} has no missing keys")
+    elif views:
+        typer.echo(f"{found}; built anew with them: {views}")
+    else:
+        typer.echo(f"{found}; nothing was changed")
 
 
 def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> None:

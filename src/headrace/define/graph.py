@@ -39,12 +39,15 @@ def graph_of(catalog: Catalog) -> tuple[Node, ...]:
 
 
 def views_reading(catalog: Catalog, name: str) -> tuple[str, ...]:
-    """The materialized views whose rows are made by a derived stream, also through others; a view itself."""
+    """The materialized views and tables whose rows are made by a derived stream, also through others; a view itself."""
+    if name in catalog.views:
+        return (name,)
     readers = {name}
     for node in graph_of(catalog):
-        if node.kind in ("derived stream", "view") and not readers.isdisjoint(node.reads):
+        streams = readers.difference(catalog.tables)  # what joins a table that reads it has its own version of that
+        if node.kind in ("derived stream", "view", "table") and not streams.isdisjoint(node.reads):
             readers.add(node.name)
-    return tuple(view for view in catalog.views if view in readers and view not in catalog.tables)
+    return tuple(view for view in catalog.views if view in readers)
 
 
 def _nodes(catalog: Catalog) -> Iterator[Node]:

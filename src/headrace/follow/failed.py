@@ -173,7 +173,7 @@ class FailedCalls:
         # Of a row whose key was found, several may be made: their keys may be missing in another table.
         views = self.refill() if still_missing != missing and not dry_run else {}
         commits = sum(table.state.next_commit for table in self.tables if table)
-        return ReplayStep(missing, max(0, missing - still_missing), 0, commits, None, views)
+        return ReplayStep(missing, max(0, missing - still_missing), 0, commits, None, True, views)
 
     def _filled(self) -> FailedCalls:
         """The same, with missing keys looked for in the tables of now."""

@@ -57,4 +57,5 @@ class ReplayStep(Shown):
     left: int  # not read yet by this replay
     commits: int  # of the stream, after it: a view that has applied them all has the events
     cursor: str | None
-    views: Mapping[str, int] = field(default_factory=dict)  # built anew for missing keys, with their new versions
+    missing_keys: bool = False  # whether they are rows whose key a table did not have
+    views: Mapping[str, int] = field(default_factory=dict)  # built anew with keys that were found: their new versions
