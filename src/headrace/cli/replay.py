@@ -75,14 +75,14 @@ def print_replay(totals: ReplayTotals, stream: str) -> None:
 
 def _print_found(totals: ReplayTotals, stream: str) -> None:
     """Print how many rows find the key that a table did not have."""
-    found = f"{count(totals.readable)} of {count(totals.read)} missing keys are in the tables now"
+    sentence = f"{count(totals.readable)} of {count(totals.read)} missing keys are in the tables now"
     views = ", ".join(f"{view} (version {version})" for view, version in totals.views.items())
     if not totals.read:
         typer.echo(f"{stream} has no missing keys")
     elif views:
-        typer.echo(f"{found}; built anew with them: {views}")
+        typer.echo(f"{sentence}; built anew with them: {views}")
     else:
-        typer.echo(f"{found}; nothing was changed")
+        typer.echo(f"{sentence}; nothing was changed")
 
 
 def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> None:

@@ -138,8 +138,8 @@ def changes_sql(step: Join, table: str, *, joins: JoinRows = refuse_join) -> str
         pins = [TABLES] if log.relation.tables else []
         reserved = (COMMIT, ARRIVED, POSITION, *pins, *([PLACE] if log.relation.repeats else []))
         fields = tuple(Field(name, of) for name, of in log.relation.reads_of(log.stream))
-        made = rows_sql(log.relation, Stream(log.stream, fields), reserved, table, joins=joins)
-        rows, deleted = f"({made})", "false"
+        rows_query = rows_sql(log.relation, Stream(log.stream, fields), reserved, table, joins=joins)
+        rows, deleted = f"({rows_query})", "false"
         place = f", '{PLACE}': {PLACE}" if log.relation.repeats else ""
     time = f"epoch_us({duckdb_name(log.event_time or ARRIVED)})"
     keys = [

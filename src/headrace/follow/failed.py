@@ -239,8 +239,8 @@ class FailedCalls:
         try:
             with joins.shown(connection, deadline) if joins else nullcontext():
                 rows = connection.sql(f"SELECT {columns} FROM ({sql}) ORDER BY {COMMIT}, {POSITION}")
-                found: pa.Table = rows.to_arrow_table()
-                return found
+                table: pa.Table = rows.to_arrow_table()
+                return table
         except duckdb.Error as error:
             text = str(error).splitlines()[0]
             raise QuestionError(

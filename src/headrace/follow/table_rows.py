@@ -87,10 +87,10 @@ class TableChanges:
         connection, (first, last) = self._connection(), versions
         connection.register("_keys", keys)
         try:
-            found = _found_sql(step, name, first, last)
+            changes = _found_sql(step, name, first, last)
             if self._count(_changes_sql(step, name, last)) > MOST_CHANGES:  # at most so many are left of them
-                self._refuse_more(step, self._count(f"SELECT unnest(_changes) FROM ({found})"))
-            side: pa.Table = connection.sql(found).to_arrow_table()
+                self._refuse_more(step, self._count(f"SELECT unnest(_changes) FROM ({changes})"))
+            side: pa.Table = connection.sql(changes).to_arrow_table()
             return side
         finally:
             connection.unregister("_keys")
@@ -240,8 +240,8 @@ class PinnedJoins:
         same = " AND ".join(f"_row._key_{at} = _side._of_{at}" for at in range(len(step.keys)))
         both = ", ".join(f"{_latest(step, each)} AS _at{each}" for each in versions)
         sql = f"SELECT _row.*, {both} FROM ({left}) AS _row LEFT JOIN {name} AS _side ON {same}"
-        found = " ".join(f"WHEN NOT _at{each}.{DELETED} THEN _at{each}" for each in versions)
-        sql = f"SELECT *, CASE {found} END AS _found FROM ({sql})"
+        choices = " ".join(f"WHEN NOT _at{each}.{DELETED} THEN _at{each}" for each in versions)
+        sql = f"SELECT *, CASE {choices} END AS _found FROM ({sql})"
         selected = [f"_found._column_{at} AS {duckdb_name(name)}" for at, (name, _, _) in enumerate(step.columns)]
         return f"SELECT {', '.join(['*', *selected, f'_found.{DELETED} IS NOT NULL AS _matched'])} FROM ({sql})"
 
@@ -260,17 +260,17 @@ class PinnedJoins:
     @contextmanager
     def shown(self, connection: duckdb.DuckDBPyConnection, deadline: float | None = None) -> Iterator[None]:
         """While the block runs, the connection, which has the events, also has the rows of tables."""
-        shown = []
+        names = []
         try:
             for (_, step), (name, keys_sql) in self._sides.items():
                 keys = connection.sql(keys_sql).to_arrow_table()
                 versions = _range(keys)
                 keys = keys.select([f"_key_{at}" for at in range(len(step.keys))])
                 connection.register(name, self._changes.of(step, self._pinned, keys, versions, deadline))
-                shown.append(name)
+                names.append(name)
             yield
         finally:
-            for name in shown:
+            for name in names:
                 connection.unregister(name)
 
 
