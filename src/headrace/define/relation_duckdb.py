@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 
+from headrace.define.compose import composed, is_simple, term_of
 from headrace.define.expression.computed import duckdb_name, duckdb_type
-from headrace.define.expression.duckdb_face import duckdb_face, face_of
+from headrace.define.expression.duckdb_face import duckdb_face, face_of, parts_of
+from headrace.define.expression.terms import Term
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, Sample
@@ -153,14 +155,24 @@ def changes_sql(step: Join, table: str, *, joins: JoinRows = refuse_join) -> str
 
 
 def rows_sql(
-    relation: Relation, stream: Stream, reserved: Sequence[str], table: str, *, joins: JoinRows = refuse_join
+    relation: Relation,
+    stream: Stream,
+    reserved: Sequence[str],
+    table: str,
+    *,
+    joins: JoinRows = refuse_join,
+    fewer_steps: bool = False,
 ) -> str:
     """A query for the rows that a relation makes of the events of a base stream in this table.
 
     They have the fields of the relation and `reserved`, columns of ours; with `PLACE` among these, the place of a row
     among those of the same event. Raises DefinitionError if only Spark makes them.
+
+    With `fewer_steps` it is quicker, and may fail for a row that an earlier step leaves out.
     """
     branches = relation.branches_of(stream.name)
+    if fewer_steps:
+        branches = tuple(map(composed, branches))
     return " UNION ALL ".join(
         _branch(relation, branch, number, tuple(reserved), table, joins) for number, branch in enumerate(branches)
     )
@@ -232,7 +244,7 @@ def _branch(
 def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
     match step:
         case Filter():
-            return rows.where(rows.expression(step.condition))
+            return rows.where(_truth(rows.expression(step.condition), term_of(step.condition, rows.types)))
         case Project():
             columns = {name: rows.expression(of) for name, of in step.columns}
             return rows.select(columns, {name: of.type for name, of in step.columns})
@@ -242,6 +254,16 @@ def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
             return map_rows(rows, step)
         case Sample():
             return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
+
+
+def _truth(condition: str, term: Term) -> str:
+    """A condition as DuckDB is quick to check it.
+
+    By default DuckDB chooses the rows for each side of an OR, one row after the other. A comparison of the whole makes
+    it compute both sides for all rows, a vector at once: that is quicker if they cost little.
+    """
+    has_or = any(part.op == "OR" for part in parts_of(term))
+    return f"({condition}) IS NOT DISTINCT FROM true" if has_or and is_simple(term) else condition
 
 
 def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:

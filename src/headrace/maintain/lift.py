@@ -10,7 +10,7 @@ import atexit
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -69,6 +69,7 @@ class LiftedView:
     prepared: tuple[Prepared, ...]
     own: tuple[OwnFunction, ...] = ()
     tables: tuple[TableAt, ...] = ()  # that its rows are joined to
+    step_by_step: str | None = None  # SQL with the same result, which fails for no row that an earlier step leaves out
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,12 @@ def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
             _functions.add(function.name)
     for at in view.tables:
         show_table(connection, at)
-    table = connection.sql(view.sql).to_arrow_table()
+    try:
+        table = connection.sql(view.sql).to_arrow_table()
+    except duckdb.Error:
+        if view.step_by_step is None:
+            raise
+        table = connection.sql(view.step_by_step).to_arrow_table()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -188,8 +194,19 @@ def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us
     """
     face = _face(stream, view)
     corrections = _corrections(view, patience_ms, newest_us)
-    sql = f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({face.groups})"
-    return LiftedView((view.name, home), sql, face.reads, face.functions, face.prepared, tuple(functions_in(sql)))
+
+    def of_groups(groups: str) -> str:
+        return f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({groups})"
+
+    return LiftedView(
+        (view.name, home),
+        of_groups(face.groups),
+        face.reads,
+        face.functions,
+        face.prepared,
+        tuple(functions_in(face.groups)),
+        step_by_step=of_groups(face.step_by_step) if face.step_by_step else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -198,6 +215,7 @@ class _Face:
 
     key_id: str
     groups: str  # a query: a row for each key and pane, but for its id and its corrections
+    step_by_step: str | None  # the same without composed steps, if that is another query
     reads: tuple[str, ...]
     functions: tuple[Function, ...]
     prepared: tuple[Prepared, ...]
@@ -209,12 +227,13 @@ def _face(stream: Stream, view: View) -> _Face:
     ordered = any(column.aggregate.ordered for column in view.columns)
     position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
     reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *position]
-    table, time_column = EVENTS_TABLE, stream.time_column
+    tables, time_column = [EVENTS_TABLE], stream.time_column
     plain = {quote(name): name for name in stream.types()}
     if view.relation is not None:
         time_column, plain = view.rows_of(stream).time_column, {}
         reserved = _reserved(view.relation, ordered=ordered)
-        table = f"({rows_sql(view.relation, stream, reserved, EVENTS_TABLE, joins=join_rows)})"
+        rows = partial(rows_sql, view.relation, stream, reserved, EVENTS_TABLE, joins=join_rows)
+        tables = [f"({sql})" for sql in dict.fromkeys([rows(fewer_steps=True), rows()])]
     time_us = f"epoch_us({duckdb_name(time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[Function] = []
@@ -239,9 +258,11 @@ def _face(stream: Stream, view: View) -> _Face:
     columns += [f"{sql} AS {duckdb_name(name)}" for name, sql in partials.items()]
     where = f" WHERE {written.where.sql}" if written.where else ""
     places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))
+    groups, *others = (f"SELECT {', '.join(columns)} FROM {table}{where} GROUP BY {places}" for table in tables)
     return _Face(
         key_id_duckdb(view),
-        f"SELECT {', '.join(columns)} FROM {table}{where} GROUP BY {places}",
+        groups,
+        next(iter(others), None),
         tuple(dict.fromkeys(reads)),
         tuple(functions),
         tuple(prepared),

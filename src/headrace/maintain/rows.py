@@ -10,6 +10,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+from headrace.define.compose import composed
 from headrace.define.expression.spark_face import for_spark, unsure_times
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
@@ -42,6 +43,11 @@ class Rows:
         """Rows of these columns, and of those of ours."""
         return replace(self, frame=self.frame.select(*map(_column, self.reserved), *columns), types=types)
 
+    def where(self, condition: str, before: Rows) -> Rows:
+        """Those of the rows for which a condition is true, with the columns that they had before."""
+        kept = replace(self, frame=self.frame.where(condition))
+        return kept if self.frame is before.frame else kept.select(before.visible, before.types)
+
     @property
     def visible(self) -> list[Column]:
         """The columns that expressions may name."""
@@ -63,8 +69,10 @@ def rows_of(
     With `places` they also have `PLACE`, the place of a row among those of the same event.
     """
     branches = relation.branches_of(stream.name)
+    # Each step that becomes a data frame of its own is analysed anew by Spark, with all steps before it.
     frames = [
-        _branch(events, stream, relation, branch, number, joins, places) for number, branch in enumerate(branches)
+        _branch(events, stream, relation, composed(branch), number, joins, places)
+        for number, branch in enumerate(branches)
     ]
     return reduce(DataFrame.unionAll, frames)
 
@@ -94,14 +102,17 @@ def _branch(
     for step in branch.steps:
         rows = _step(rows, step, joins)
     # All branches have the columns in the same order.
-    return rows.select([_column(name) for name, _ in relation.fields], dict(relation.fields)).frame
+    names = [name for name, _ in relation.fields]
+    if rows.frame.columns == [*rows.reserved, *names]:
+        return rows.frame
+    return rows.select(map(_column, names), dict(relation.fields)).frame
 
 
 def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
     match step:
         case Filter():
             computed, (condition,) = rows.computing([step.condition])
-            return replace(computed, frame=computed.frame.where(condition)).select(rows.visible, rows.types)
+            return computed.where(condition, rows)
         case Project():
             computed, written = rows.computing([of for _, of in step.columns])
             columns = [F.expr(sql).alias(name) for sql, (name, _) in zip(written, step.columns, strict=True)]
@@ -116,8 +127,7 @@ def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
             return joins.join(rows, step)
         case Sample():
             computed, keys = rows.computing(step.keys)
-            kept = computed.frame.where(spark_condition(step, rows.stream, keys))
-            return replace(computed, frame=kept).select(rows.visible, rows.types)
+            return computed.where(spark_condition(step, rows.stream, keys), rows)
 
 
 def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:

@@ -72,7 +72,7 @@ def face_of(expression: Expression, types: Mapping[str, Type]) -> str:
     """DuckDB's SQL of an expression over fields of these types. Raises DefinitionError if only Spark computes it."""
     source = Source(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))
-    for part in reversed(list(_parts(term))):  # the innermost first: it is the shortest
+    for part in reversed(list(parts_of(term))):  # the innermost first: it is the shortest
         if (text := _spark_only(part)) is not None:
             raise DefinitionError(f"only Spark computes {text}")
     return f"CAST({translate(_strict(term))} AS {duckdb_type(expression.type)})"
@@ -82,7 +82,7 @@ def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
     """The same where DuckDB is the only engine: no other computes what fails here, so that nothing may fail."""
     source = Source(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))
-    for part in reversed(list(_parts(term))):
+    for part in reversed(list(parts_of(term))):
         text = _spark_only(part)
         if text is None and part.op == "CAST" and _narrows(part.args[0].type, part.type):
             text = render(part)
@@ -91,10 +91,11 @@ def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
     return f"CAST({translate(term)} AS {duckdb_type(expression.type)})"
 
 
-def _parts(term: Term) -> Iterator[Term]:
+def parts_of(term: Term) -> Iterator[Term]:
+    """The term, and all that it contains."""
     yield term
     for arg in term.args:
-        yield from _parts(arg)
+        yield from parts_of(arg)
 
 
 def _spark_only(term: Term) -> str | None:
