@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
+from itertools import takewhile
 
 from headrace.define.compose import composed, is_simple, term_of
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face, face_of, parts_of
-from headrace.define.expression.terms import Term
+from headrace.define.expression.overflow import limits_of
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, Sample
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
 from headrace.define.sample import duckdb_condition
 from headrace.define.tables import DELETED
 from headrace.errors import DefinitionError
@@ -168,14 +169,35 @@ def rows_sql(
     They have the fields of the relation and `reserved`, columns of ours; with `PLACE` among these, the place of a row
     among those of the same event. Raises DefinitionError if only Spark makes them.
 
-    With `fewer_steps` it is quicker, and may fail for a row that an earlier step leaves out.
+    With `fewer_steps` it is quicker, takes events within their `limits`, and may fail for a row that an earlier step
+    leaves out.
     """
-    branches = relation.branches_of(stream.name)
-    if fewer_steps:
-        branches = tuple(map(composed, branches))
-    return " UNION ALL ".join(
-        _branch(relation, branch, number, tuple(reserved), table, joins) for number, branch in enumerate(branches)
-    )
+    parts = []
+    for number, branch in enumerate(relation.branches_of(stream.name)):
+        rows = _first(branch, number, tuple(reserved), table)
+        steps = branch.steps
+        if fewer_steps:
+            steps = composed(branch).steps
+            for step in _first_filters(steps):
+                rows = rows.where(_truth(step, rows, within_limits=True))
+            steps = steps[len(_first_filters(steps)) :]
+        parts.append(_after(rows, steps, relation, joins))
+    return " UNION ALL ".join(parts)
+
+
+def limits(relation: Relation, stream: Stream) -> dict[str, int]:
+    """Fields of events whose magnitude is limited: the query with fewer steps is right if none is larger."""
+    found: dict[str, int] = {}
+    for branch in relation.branches_of(stream.name):
+        for step in _first_filters(composed(branch).steps):
+            for name, limit in limits_of(term_of(step.condition, dict(branch.reads))):
+                found[name] = min(limit, found.get(name, limit))
+    return found
+
+
+def _first_filters(steps: Sequence[RowStep]) -> list[Filter]:
+    """The filters before all other steps: their conditions are over the fields of events."""
+    return list(takewhile(lambda step: isinstance(step, Filter), steps))  # type: ignore[arg-type]
 
 
 def failures_sql(
@@ -231,11 +253,9 @@ def _first(branch: Branch, number: int, reserved: tuple[str, ...], table: str) -
     return Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
 
 
-def _branch(
-    relation: Relation, branch: Branch, number: int, reserved: tuple[str, ...], table: str, joins: JoinRows
-) -> str:
-    rows = _first(branch, number, reserved, table)
-    for step in branch.steps:
+def _after(rows: Rows, steps: Sequence[RowStep], relation: Relation, joins: JoinRows) -> str:
+    """The rows of a branch after its steps."""
+    for step in steps:
         rows = joins(rows, step) if isinstance(step, Join) else _step(rows, step)
     # All branches have the columns in the same order.
     return rows.select({name: duckdb_name(name) for name, _ in relation.fields}, dict(relation.fields)).sql
@@ -244,7 +264,7 @@ def _branch(
 def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
     match step:
         case Filter():
-            return rows.where(_truth(rows.expression(step.condition), term_of(step.condition, rows.types)))
+            return rows.where(_truth(step, rows))
         case Project():
             columns = {name: rows.expression(of) for name, of in step.columns}
             return rows.select(columns, {name: of.type for name, of in step.columns})
@@ -256,12 +276,14 @@ def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
             return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
 
 
-def _truth(condition: str, term: Term) -> str:
+def _truth(step: Filter, rows: Rows, *, within_limits: bool = False) -> str:
     """A condition as DuckDB is quick to check it.
 
     By default DuckDB chooses the rows for each side of an OR, one row after the other. A comparison of the whole makes
     it compute both sides for all rows, a vector at once: that is quicker if they cost little.
     """
+    condition = face_of(step.condition, {**rows.types, ARRIVED: TIMESTAMP}, within_limits=within_limits)
+    term = term_of(step.condition, rows.types)
     has_or = any(part.op == "OR" for part in parts_of(term))
     return f"({condition}) IS NOT DISTINCT FROM true" if has_or and is_simple(term) else condition
 

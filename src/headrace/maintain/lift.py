@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Self
 import duckdb
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from headrace.aggregate import Aggregate, Function
@@ -27,7 +29,7 @@ from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
 from headrace.define.relation import PLACE, Relation
-from headrace.define.relation_duckdb import join_rows, rows_sql
+from headrace.define.relation_duckdb import join_rows, limits, rows_sql
 from headrace.faults import fault_point
 from headrace.lake.schema import ARRIVED, POSITION
 from headrace.maintain.maps import give_outcomes
@@ -69,7 +71,10 @@ class LiftedView:
     prepared: tuple[Prepared, ...]
     own: tuple[OwnFunction, ...] = ()
     tables: tuple[TableAt, ...] = ()  # that its rows are joined to
-    step_by_step: str | None = None  # SQL with the same result, which fails for no row that an earlier step leaves out
+    # SQL with the same result for all events, which fails for no row that an earlier step leaves out; `sql` is for
+    # events whose fields are within limits.
+    step_by_step: str | None = None
+    limits: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class Lifting:
                 for view in self.views:
                     fault_point("fused.in_worker")
                     try:
-                        content = _lift(connection, view)
+                        content = _lift(connection, view, events)
                     except Exception as error:  # of DuckDB, Arrow or a function of an aggregate: only this view fails
                         parts.append(Part(view.home, error=one_line(error)))
                         continue
@@ -143,7 +148,7 @@ class Lifting:
         return events
 
 
-def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
+def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView, events: pa.Table) -> pa.Buffer:
     for own in view.own:
         if own.full_name not in _functions:
             give_function(connection, own)
@@ -155,16 +160,29 @@ def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView) -> pa.Buffer:
             _functions.add(function.name)
     for at in view.tables:
         show_table(connection, at)
-    try:
-        table = connection.sql(view.sql).to_arrow_table()
-    except duckdb.Error:
-        if view.step_by_step is None:
-            raise
-        table = connection.sql(view.step_by_step).to_arrow_table()
+    table = _partials(connection, view, events)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return sink.getvalue()
+
+
+def _partials(connection: duckdb.DuckDBPyConnection, view: LiftedView, events: pa.Table) -> pa.Table:
+    def run(sql: str) -> pa.Table:
+        table: pa.Table = connection.sql(sql).to_arrow_table()
+        return table
+
+    if view.step_by_step is None:
+        return run(view.sql)
+    if all(_is_within(events.column(name), limit) for name, limit in view.limits):
+        with suppress(duckdb.Error):
+            return run(view.sql)
+    return run(view.step_by_step)
+
+
+def _is_within(numbers: pa.ChunkedArray, limit: int) -> bool:
+    least, most = pc.min_max(numbers).as_py().values()
+    return least is None or (-limit <= least and most <= limit)
 
 
 @lru_cache(maxsize=1)
@@ -206,6 +224,7 @@ def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us
         face.prepared,
         tuple(functions_in(face.groups)),
         step_by_step=of_groups(face.step_by_step) if face.step_by_step else None,
+        limits=face.limits,
     )
 
 
@@ -215,7 +234,8 @@ class _Face:
 
     key_id: str
     groups: str  # a query: a row for each key and pane, but for its id and its corrections
-    step_by_step: str | None  # the same without composed steps, if that is another query
+    step_by_step: str | None  # the same for events beyond the limits, if that is another query
+    limits: tuple[tuple[str, int], ...]
     reads: tuple[str, ...]
     functions: tuple[Function, ...]
     prepared: tuple[Prepared, ...]
@@ -227,13 +247,14 @@ def _face(stream: Stream, view: View) -> _Face:
     ordered = any(column.aggregate.ordered for column in view.columns)
     position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
     reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *position]
-    tables, time_column = [EVENTS_TABLE], stream.time_column
+    tables, time_column, of_fields = [EVENTS_TABLE], stream.time_column, dict[str, int]()
     plain = {quote(name): name for name in stream.types()}
     if view.relation is not None:
         time_column, plain = view.rows_of(stream).time_column, {}
         reserved = _reserved(view.relation, ordered=ordered)
         rows = partial(rows_sql, view.relation, stream, reserved, EVENTS_TABLE, joins=join_rows)
         tables = [f"({sql})" for sql in dict.fromkeys([rows(fewer_steps=True), rows()])]
+        of_fields = limits(view.relation, stream)
     time_us = f"epoch_us({duckdb_name(time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[Function] = []
@@ -263,6 +284,7 @@ def _face(stream: Stream, view: View) -> _Face:
         key_id_duckdb(view),
         groups,
         next(iter(others), None),
+        tuple(of_fields.items()),
         tuple(dict.fromkeys(reads)),
         tuple(functions),
         tuple(prepared),

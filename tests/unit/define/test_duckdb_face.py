@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
 from headrace.define.catalog import parse
+from headrace.define.expression.check import parse_expression
+from headrace.define.expression.duckdb_face import face_of
 from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.types import INT
 
 STREAM = """CREATE STREAM visits (page STRING, bytes BIGINT, rate DOUBLE, price DECIMAL(20, 2), fine DECIMAL(12, 8),
 at TIMESTAMP, WATERMARK FOR at AS at);"""
@@ -69,3 +73,18 @@ def test_a_long_expression_is_shortened() -> None:
     assert words is not None
     assert len(words) < 120
     assert words.endswith("aaa…")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["n + 9 < 1", "1 > n + 9", "n * 2 = 4", "n + 9 BETWEEN 1 AND 2", "n + 9 IN (1, 2)", "CAST(n + 9 AS BIGINT) < 1",
+     "CAST(n + 9 AS DOUBLE) < 1", "NOT n + 9 > 0", "10 - (-n) > 20", "n + 9 <=> 1", "CASE WHEN n + 9 < 1 THEN true END",
+     "n + 1 > 2 OR n + 3 < 5"],
+)  # fmt: skip
+def test_a_comparison_fails_where_spark_wraps_around(condition: str) -> None:
+    """DuckDB compares `n` with -8 in place of `n + 9` with 1, and then finds no overflow."""
+    sql = face_of(parse_expression(condition, {"n": INT}), {"n": INT})
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE numbers AS SELECT CAST(2147483647 AS INTEGER) AS n")
+        with pytest.raises(duckdb.OutOfRangeException, match="Overflow"):
+            connection.sql(f"SELECT * FROM numbers WHERE {sql}").fetchall()

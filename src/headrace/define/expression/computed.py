@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.coercion import VOID
 from headrace.define.expression.duckdb_casts import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression.functions import FUNCTIONS, TABLE
+from headrace.define.expression.overflow import KEPT, keep_arithmetic
 from headrace.define.expression.patterns import re2_pattern, re2_replacement
 from headrace.define.expression.syntax import Node
 from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
@@ -27,8 +27,6 @@ PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")
 ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
 # Of the fused lane, which has to compute what Spark does (`duckdb_face.py`): they fail where DuckDB would differ.
 OR_FAIL, SAME_CASE = "CAST or fail", "same "
-KEPT = "kept"
-OVERFLOWS = ("+", "-", "*")
 # Characters, as ranges of a regular expression, that Spark writes in the other case and DuckDB does not, or otherwise:
 # as several characters, by their place in a word (sigma), or those of newer Unicode.
 OTHER_CASE = {
@@ -62,7 +60,7 @@ def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) 
     node = parse_tree(source)
     scope = Scope(types or dict.fromkeys(_names(expression.sql), VOID))
     term = _AppliedChecker(source, scope).term(node)
-    return f"TRY(CAST({translate(term)} AS {duckdb_type(expression.type)}))"
+    return f"TRY(CAST({translate(keep_arithmetic(term))} AS {duckdb_type(expression.type)}))"
 
 
 class _AppliedChecker(Checker):
@@ -108,9 +106,9 @@ def _translate(term: Term) -> str:
         return _literal(term)
     if term.op == "interval":
         return f"INTERVAL {term.text} MILLISECOND"
-    args = [f"({translate(arg)})" for arg in (map(_kept, term.args) if _compares(term) else term.args)]
-    if term.op == KEPT:
-        return f"{args[0]} | 0"
+    args = [f"({translate(arg)})" for arg in term.args]
+    if term.op in KEPT.values():
+        return f"CAST({term.op}({args[0]}, {args[1]}) AS {duckdb_type(term.type)})"
     if term.op == "part":
         return f"struct_extract({args[0]}, {_text(term.text)})"
     if term.op == "item":
@@ -132,20 +130,6 @@ def _translate(term: Term) -> str:
     if term.op in LEVELS:
         return _operator(term, args)
     return _call(term, args)
-
-
-def _compares(term: Term) -> bool:
-    return LEVELS.get(term.op) == COMPARISON or term.op in ("IN", "BETWEEN")
-
-
-def _kept(term: Term) -> Term:
-    """The side of a comparison, such that DuckDB does compute it.
-
-    DuckDB would make `a < -8` of `a + 9 < 1`, which does not fail where the sum overflows.
-    """
-    if term.op in ("CAST", "TRY_CAST", OR_FAIL):
-        return replace(term, args=(_kept(term.args[0]),))
-    return Term(KEPT, term.type, (term,)) if term.op in OVERFLOWS and term.type.is_integer else term
 
 
 def duckdb_name(name: str) -> str:

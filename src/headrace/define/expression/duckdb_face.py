@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
+from headrace.define.expression.overflow import keep_arithmetic
 from headrace.define.expression.terms import Term, render
 from headrace.define.model import Column, Key, Stream, View
 from headrace.define.tokens import Source
@@ -68,14 +69,18 @@ def has_equal_text(of: Type) -> bool:
     return of.name in ("STRING", "BOOLEAN", "INT", "BIGINT", "DATE")
 
 
-def face_of(expression: Expression, types: Mapping[str, Type]) -> str:
-    """DuckDB's SQL of an expression over fields of these types. Raises DefinitionError if only Spark computes it."""
+def face_of(expression: Expression, types: Mapping[str, Type], *, within_limits: bool = False) -> str:
+    """DuckDB's SQL of an expression over fields of these types. Raises DefinitionError if only Spark computes it.
+
+    With `within_limits`, no field has a value beyond its limit (`overflow.limits_of`).
+    """
     source = Source(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))
     for part in reversed(list(parts_of(term))):  # the innermost first: it is the shortest
         if (text := _spark_only(part)) is not None:
             raise DefinitionError(f"only Spark computes {text}")
-    return f"CAST({translate(_strict(term))} AS {duckdb_type(expression.type)})"
+    term = keep_arithmetic(_strict(term), unless_limited=within_limits)
+    return f"CAST({translate(term)} AS {duckdb_type(expression.type)})"
 
 
 def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
@@ -88,7 +93,7 @@ def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
             text = render(part)
         if text is not None:
             raise DefinitionError(f"only Spark computes {text}")
-    return f"CAST({translate(term)} AS {duckdb_type(expression.type)})"
+    return f"CAST({translate(keep_arithmetic(term))} AS {duckdb_type(expression.type)})"
 
 
 def parts_of(term: Term) -> Iterator[Term]:
