@@ -1,7 +1,7 @@
 """What a chain of derived streams costs: a view over ten row-wise steps against one over one step, in both lanes.
 
-The one step filters, and projects a lower-case text, a sum and a product. The chain has nine more after it: five filters
-by an OR, and four projections with two sums each. None of them is idle, and nearly all events pass all of them.
+The one step filters, and projects a lower-case text, a sum and a product. The chain has nine more after it: five
+filters by an OR, and four projections with two sums each. None of them is idle, and nearly all events pass all of them.
 """
 
 from __future__ import annotations
