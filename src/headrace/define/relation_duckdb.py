@@ -187,12 +187,12 @@ def rows_sql(
 
 def limits(relation: Relation, stream: Stream) -> dict[str, int]:
     """Fields of events whose magnitude is limited: the query with fewer steps is right if none is larger."""
-    found: dict[str, int] = {}
+    by_field: dict[str, int] = {}
     for branch in relation.branches_of(stream.name):
         for step in _first_filters(composed(branch).steps):
             for name, limit in limits_of(term_of(step.condition, dict(branch.reads))):
-                found[name] = min(limit, found.get(name, limit))
-    return found
+                by_field[name] = min(limit, by_field.get(name, limit))
+    return by_field
 
 
 def _first_filters(steps: Sequence[RowStep]) -> list[Filter]:
