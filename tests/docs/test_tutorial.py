@@ -31,7 +31,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 def test_tutorial(tmp_path: Path) -> None:
     environment = {
         **os.environ,
@@ -60,7 +60,7 @@ def test_tutorial(tmp_path: Path) -> None:
 def run(text: str, folder: Path, environment: dict[str, str], *, fails: bool) -> str:
     """Run a block as bash would; all that it printed."""
     ended = subprocess.run(
-        ["bash", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=200
+        ["bash", "-c", text], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=500
     )
     assert "Traceback" not in ended.stderr, (text, ended.stderr)
     assert (ended.returncode != 0) == fails, (text, ended.stdout, ended.stderr)

@@ -111,7 +111,7 @@ def test_words_from_a_socket_and_a_watched_folder(example: Path, java: Java) -> 
     try:
         wait_until(lambda: "listening on" in (example / "listen.log").read_text())
         port = int((example / "listen.log").read_text().partition("127.0.0.1:")[2].partition(".")[0])
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
             connection.sendall((example / "events" / "socket.txt").read_bytes())
             connection.shutdown(socket.SHUT_WR)
             assert connection.recv(1) == b""  # all lines are stored
@@ -122,7 +122,7 @@ def test_words_from_a_socket_and_a_watched_folder(example: Path, java: Java) -> 
     finally:
         for process in (watching, listening):
             process.terminate()
-            assert process.wait(60) == 0
+            assert process.wait(180) == 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,7 +30,7 @@ def test_all_answers_of_a_short_run_are_correct(tmp_path):
     picture = tmp_path / "demo.svg"
     options = ("--seconds", "4", "--rate", "1500", "--seed", "11", "--json")
     process = start(tmp_path, *options, "--keep", str(folder), "--record", str(picture))
-    output, _ = process.communicate(timeout=300)
+    output, _ = process.communicate(timeout=550)
     assert process.returncode == 0, output
     report = json.loads(output)
     assert report["ok"] is True
@@ -67,14 +67,14 @@ def test_all_answers_of_a_short_run_are_correct(tmp_path):
 
 def test_a_stopped_run_leaves_no_server_and_no_folder(tmp_path):
     process = start(tmp_path, "--seconds", "60")
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 400
     holder = None
     while holder is None:
         assert time.monotonic() < deadline, "the server never took its workspace"
         time.sleep(0.1)
         holder = next(map(read_holder, tmp_path.glob("headrace-demo-*/data/lease.json")), None)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=180)
     assert process.returncode == 130
     assert output.endswith("interrupted; nothing was checked\n")
     assert "Traceback" not in output
@@ -85,7 +85,7 @@ def test_a_stopped_run_leaves_no_server_and_no_folder(tmp_path):
 def test_a_folder_that_is_not_empty_is_not_changed(tmp_path):
     (tmp_path / "mine").write_text("keep me")
     process = start(tmp_path, "--keep", str(tmp_path))
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=180)
     assert process.returncode == 1
     assert f"folder '{tmp_path}' is not empty; choose a new folder; nothing was changed" in output.replace("\n", "")
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
@@ -93,7 +93,7 @@ def test_a_folder_that_is_not_empty_is_not_changed(tmp_path):
 
 def test_a_server_that_cannot_start_is_one_sentence_and_a_log(tmp_path):
     environment = {**os.environ, "HEADRACE_APPEND_MB": "none", "TMPDIR": str(tmp_path)}
-    demo = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    demo = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert demo.returncode == 1
     assert "Traceback" not in demo.stdout + demo.stderr
     assert "the server ended with exit code 1: " in demo.stdout
@@ -103,7 +103,7 @@ def test_a_server_that_cannot_start_is_one_sentence_and_a_log(tmp_path):
 
 def test_without_java_nothing_is_started(tmp_path):
     environment = {**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "TMPDIR": str(tmp_path)}
-    demo = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    demo = subprocess.run(DEMO, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert demo.returncode == 1
     assert "Java was not found" in demo.stdout + demo.stderr
     assert not list(tmp_path.iterdir())

@@ -105,7 +105,7 @@ def holds(served: Served, *lines: bytes) -> Callable[[], bool]:
 
 def talk(port: int, text: bytes) -> bytes:
     """Send a text, end it, and wait for the other side to end: then everything is stored."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         connection.sendall(text)
         connection.shutdown(socket.SHUT_WR)
         return connection.recv(1)
@@ -124,7 +124,7 @@ def test_a_line_of_a_pipe_is_sent_while_the_pipe_stays_open(
                 process.stdin.write(text)
                 process.stdin.flush()
                 wait_until(lambda count=count: len(stored(served, stream)) == count)
-            out, _ = process.communicate(text * 3 + text.rstrip(), timeout=60)
+            out, _ = process.communicate(text * 3 + text.rstrip(), timeout=180)
         finally:
             process.kill()
     assert process.returncode == 0
@@ -154,9 +154,9 @@ def test_a_line_arrives_in_parts_and_a_lost_connection_ends_alone(lines: Path, s
     served = serve(lines)
     source = Source("--listen", "127.0.0.1:0", "-w", served.url)
     port = source.port
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
+    with socket.create_connection(("127.0.0.1", port), timeout=180) as slow:
         slow.sendall(b"a lo")
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as lost:
+        with socket.create_connection(("127.0.0.1", port), timeout=180) as lost:
             lost.sendall(b"before\nhalf")
             wait_until(has(served, 1))
             lost.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -175,7 +175,7 @@ def test_what_comes_while_the_server_is_away_is_sent_later(lines: Path, serve: C
     port = source.port
     assert talk(port, b"first\n") == b""
     served.stop()
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         connection.sendall(b"".join(b"%d\n" % n for n in range(1000)))
         connection.shutdown(socket.SHUT_WR)
         source.wait_for("waiting:")
@@ -186,7 +186,7 @@ def test_what_comes_while_the_server_is_away_is_sent_later(lines: Path, serve: C
     source = Source("--listen", "127.0.0.1:0", "-w", str(lines))
     port = source.port
     served.stop()
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=180) as connection:
         connection.sendall(b"never\n")
         source.wait_for("waiting:")
         connection.shutdown(socket.SHUT_WR)

@@ -293,10 +293,10 @@ def test_a_second_up_fails_and_names_the_first(up: Up) -> None:
     assert second.stderr.count("\n") == 1
 
 
-def test_it_stops_within_ten_seconds_and_answers_from_its_folder(up: Up, headrace: Callable[..., Ran]) -> None:
+def test_it_stops_soon_and_answers_from_its_folder(up: Up, headrace: Callable[..., Ran]) -> None:
     began = time.monotonic()
     code, out, err = up.stop()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30  # some 2 s, if nothing else runs
     assert code == 0, err
     assert out.splitlines()[-1] == "Stopped."
     log_lines = [orjson.loads(line) for line in err.splitlines()]
