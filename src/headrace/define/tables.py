@@ -41,7 +41,7 @@ def make_table(
     """A table with the columns of its key spelled as they are declared. Raises DefinitionError, without a place."""
     by_name = {field.name.lower(): field for field in fields}
     if not key:
-        raise DefinitionError(f"table '{name}' has no primary key", fix=f"write {_example(fields)}")
+        raise DefinitionError(f"table '{name}' has no primary key", fix=_example(fields))
     check_distinct(key, f"table '{name}': the column of the primary key")
     columns = []
     for each in key:
@@ -89,7 +89,9 @@ def derived_table(changes: Stream, key: Sequence[str]) -> Table:
 
 def _example(fields: Sequence[Field]) -> str:
     first = next((field for field in fields if not field.type.is_nested), None)
-    return "PRIMARY KEY (…)" if first is None else f"{quote(first.name)} {first.type} PRIMARY KEY"
+    if first is None:
+        return "add a column that is not nested, and make it the PRIMARY KEY"
+    return f'write {quote(first.name)} {first.type} PRIMARY KEY; in Python key="{first.name}"'
 
 
 def changes_of(table: Table) -> Stream:

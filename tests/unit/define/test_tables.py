@@ -74,6 +74,13 @@ def test_sql_and_python_make_equal_tables() -> None:
     assert parse(constraint).tables["users"] == sql
 
 
+def test_a_table_without_a_key_in_python() -> None:
+    with pytest.raises(
+        DefinitionError, match="table 'users' has no primary key; write id STRING PRIMARY KEY; in Python"
+    ):
+        hr.Table("users", "id STRING, plan STRING")
+
+
 def test_a_key_of_several_columns_and_an_event_time() -> None:
     text = "CREATE TABLE t (b INT, a STRING, at TIMESTAMP NOT NULL, CONSTRAINT k PRIMARY KEY (a, b), WATERMARK FOR at)"
     table = parse(text).tables["t"]

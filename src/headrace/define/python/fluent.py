@@ -108,7 +108,7 @@ def Table(  # noqa: N802
     name: str,
     fields: str | Queryable,
     *,
-    key: str | Sequence[str],
+    key: str | Sequence[str] = (),
     event_time: str | None = None,
     patience: str | timedelta | None = None,
     source: model.Source | None = None,
