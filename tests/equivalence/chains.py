@@ -149,7 +149,7 @@ class Chains:
         same = " AND ".join(f"t.{key} = {value}" for key, value in keys.items())
         on = f"{same}{self._residual(source, table)}[[| AND t._version = c.pins.{LOGS[table]}]]"
         as_of, time = "", f"c.{source.time}"
-        if table in _TIMED and chance.random() < 0.3:
+        if table in _TIMED and chance.random() < 0.4:
             as_of = f"[[ FOR SYSTEM_TIME AS OF {time}|_history]]"
             on += f"[[| AND t._from <= {time} AND {time} < t._to]]"
         columns = [f"c.{name}" for name in kept] + [f"t.{column} AS {name}" for column, name in names.items()]

@@ -42,7 +42,7 @@ from .chains import BASES, LOGS, TABLES, Chains, ChainView, make_view
 from .table_versions import START, TableVersions, make_change
 
 WORLDS = int(os.environ.get("HEADRACE_CHAINS", "3"))
-JOINED = [int(seed) for seed in os.environ.get("HEADRACE_JOINS", "0 1").split()]
+JOINED = [int(seed) for seed in os.environ.get("HEADRACE_JOINS", "22 42").split()]
 VIEWS = 6
 DECLARED = ("users", "codes", "pairs")  # tables that changes are sent to
 NOTES = [None, "", "a", "to be or not", "A  b a", "Ab\tc", "ä ß"]
@@ -59,7 +59,7 @@ class World:
         self.chains = Chains(chance, joins)
         for _ in range(7 if definitions is None else 0):
             self.chains.add()
-        while joins and len(self.chains.joined) < 4:
+        while joins and len(self.chains.joined) < 7:
             self.chains.add()
         self.versions = TableVersions()
         self.views = [make_view(chance, self.chains, f"v{at}") for at in range(VIEWS)] if definitions is None else []

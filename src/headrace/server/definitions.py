@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,9 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.maintain.table_states import TableStates
+    from headrace.spark.session import Session
 
 TABLES_FIRST_S = 30.0  # how long a stream waits, at a start, for the tables that its events are joined to
 
@@ -71,6 +75,7 @@ class Definitions:
         self._spark = spark
         self._start = start
         self._stopping = stopping
+        self._table_states: TableStates | None = None
         self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
         self.running = Running(read_running(workspace.catalog_file), {})
         self.versions = Versions(workspace, store, lambda: self.running.pipelines)
@@ -239,6 +244,16 @@ class Definitions:
         pipeline = self.running.pipelines.get(stream)
         return (pipeline.stream, pipeline.table) if pipeline else None
 
+    def _shared_tables(self, session: Session, scratch: Path) -> TableStates:
+        """The snapshots of tables for the workers: one of each table for all streams that are joined to it."""
+        # They load PySpark: the server accepts events first.
+        from headrace.maintain.joins import TableLogs
+        from headrace.maintain.table_states import TableStates
+
+        if self._table_states is None:
+            self._table_states = TableStates(session, TableLogs(self._find_lake), scratch / "tables")
+        return self._table_states
+
     def _open_pipeline(self, stream: Stream) -> RunningStream:
         """A stream whose files are damaged stands alone: it says so, and others go on."""
         try:
@@ -251,6 +266,7 @@ class Definitions:
                 self._pins,
                 self._find_lake,
                 self._wait_for_tables,
+                self._shared_tables,
             )
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))

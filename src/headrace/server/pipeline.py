@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.maintain.fused import Fused
     from headrace.maintain.speed import Speed
     from headrace.maintain.suspects import Suspects
+    from headrace.maintain.table_states import TableStates
     from headrace.spark.session import Session
 
 BUSY_BYTES = 16 << 20  # of the transport that the lake has not: beyond it, the lake's upkeep waits
@@ -73,17 +74,19 @@ class Pipeline:
         pins: ChoosePins = no_pins,
         find_lake: Callable[[str], tuple[Stream, LakeTable] | None] = lambda stream: None,
         hold: Callable[[str, threading.Event], None] = lambda stream, stopping: None,
+        tables: Callable[[Session, Path], TableStates | None] = lambda session, scratch: None,
     ) -> None:
         """`end_of` gives the next commit of a stream, also of another one: views may read several.
 
-        `pins` are the versions of the tables that its next commit sees, `find_lake` gives the log of a table. `hold`
-        returns when its append may begin.
+        `pins` are the versions of the tables that its next commit sees, `find_lake` gives the log of a table, `tables`
+        the snapshots of tables that all streams share. `hold` returns when its append may begin.
         """
         self.stream = stream
         self._end_of = end_of
         self._pins = pins
         self._find_lake = find_lake
         self._hold = hold
+        self._tables = tables
         self._workspace = workspace
         self._store = store
         check_transport(workspace, stream)  # before the lake is written
@@ -139,7 +142,6 @@ class Pipeline:
         from headrace.maintain.joins import TableLogs
         from headrace.maintain.speed import Speed
         from headrace.maintain.suspects import Suspects
-        from headrace.maintain.table_states import TableStates
         from headrace.maintain.trial import TrialSettings
 
         settings = self._workspace.settings
@@ -150,7 +152,7 @@ class Pipeline:
             self._store,
             scratch,
             is_suspect=lambda version: self._is_suspect(version),
-            tables=TableStates(session, logs, scratch / f"tables-{self.stream.name}"),
+            tables=self._tables(session, scratch),
         )
         self._unique = UniqueIndex(self.table, scratch, load_on_spark(session))
         append = Append(
