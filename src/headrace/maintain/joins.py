@@ -6,7 +6,7 @@ position; one that deletes leaves no row. So a change that comes late never repl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -137,15 +137,21 @@ class TableJoins:
             rows = newer.withColumns({BEGINS: begins, ENDS: F.lead(begins, 1, LAST).over(by_commit)})
         return rows.where(f"NOT {ROW}.{DELETED}").select(*keys, ROW, BEGINS, ENDS)
 
-    def latest(self, step: Join, version: int) -> DataFrame:
+    def latest(self, step: Join, version: int, known: tuple[Sequence[str], int] | None = None) -> DataFrame:
         """The latest change of each key among the commits [0, version), as a worker's DuckDB reads them.
 
-        With `as_of`: the latest of each key and time.
+        With `as_of`: the latest of each key and time. `known` are the files of an earlier result and its version.
         """
-        keys, changes = _keys(step), self._changes(step, version)
+        keys = _keys(step)
+        changes = self._changes(step, version, known[1] if known else 0)
         if step.as_of is not None:
             keys.append(f"_of_{len(keys)}")
             changes = changes.withColumn(keys[-1], F.col(f"{ORDER}.{TIME}"))
+        changes = changes.select(*keys, ORDER, ROW)
+        if known:
+            before = self.spark.read.parquet(*known[0])
+            row = F.struct(DELETED, *(f"_column_{at}" for at in range(len(step.columns)))).alias(ROW)
+            changes = changes.unionByName(before.select(*keys, ORDER, row))
         rows = changes.groupBy(*keys).agg(F.max_by(ROW, ORDER).alias(ROW), F.max(ORDER).alias(ORDER))
         return rows.select(*keys, f"{ROW}.*", ORDER)
 
@@ -155,10 +161,10 @@ class TableJoins:
         change = F.struct(F.col(COMMIT), F.col(ORDER), F.col(ROW))
         return changes.groupBy(*_keys(step)).agg(F.collect_list(change).alias(CHANGES))
 
-    def _changes(self, step: Join, version: int) -> DataFrame:
-        """The changes of commits [0, version) of a table: its key, COMMIT, ORDER, and ROW with what the join needs."""
+    def _changes(self, step: Join, version: int, first: int = 0) -> DataFrame:
+        """The changes of commits [first, version) of a table: its key, COMMIT, ORDER, ROW with what the join needs."""
         log = step.log
-        events = self._events(step, version)
+        events = self._events(step, (first, version))
         time = in_backticks(log.event_time) if log.event_time else ARRIVED
         order = [F.expr(f"unix_micros({time})").alias(TIME), F.col(POSITION)]
         order += [F.col(PLACE)] if PLACE in events.columns else []
@@ -168,7 +174,7 @@ class TableJoins:
         row = F.struct(deleted.alias(DELETED), *columns).alias(ROW)
         return events.select(*keys, COMMIT, F.struct(*order).alias(ORDER), row)
 
-    def _events(self, step: Join, version: int) -> DataFrame:
+    def _events(self, step: Join, commits: tuple[int, int]) -> DataFrame:
         """The rows of a table's log: events of its stream, or what its SELECT makes of them."""
         log = step.log
         stream = _log_stream(step)
@@ -179,8 +185,8 @@ class TableJoins:
             events = self.spark.createDataFrame([], event_columns(stream, reserved, names))
         else:
             stream, table = lake
-            files = self.files.enter_context(table.reading(0, version))
-            events = read_files(self.spark, table.storage, stream, files, reserved, fields=names, commits=(0, version))
+            files = self.files.enter_context(table.reading(*commits))
+            events = read_files(self.spark, table.storage, stream, files, reserved, fields=names, commits=commits)
         if log.relation is None:
             return events
         inner = TableJoins(self.spark, log.stream, self.pinned, self.find, self.files)

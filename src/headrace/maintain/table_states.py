@@ -135,7 +135,9 @@ class TableStates:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         shutil.rmtree(folder, ignore_errors=True)
         with self._logs.opened(spark, join.log.stream) as joins:
-            joins.latest(join, version).write.parquet(str(folder))
+            # The one before it has all that its commits made: only the log since then is read.
+            known = (before.files, before.version) if before and before.files else None
+            joins.latest(join, version, known).write.parquet(str(folder))
         files = tuple(sorted(map(str, folder.glob("*.parquet"))))
         self._snapshots[name] = _Snapshot(files, version, folder)
         log.info("table prepared", table=join.table, version=version)
