@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from bisect import bisect_left
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -98,25 +99,40 @@ def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
 Rows = dict[str, dict[Any, tuple[int, ...]]]
 
 
+class Latest:
+    """The latest row of each key, by a time and the position, in the commits before any one."""
+
+    def __init__(self, rows: list[dict[str, Any]], key: str, time: str) -> None:
+        self._rows: dict[Any, list[tuple[int, dict[str, Any]]]] = {}
+        for row in sorted(rows, key=lambda row: row["_commit"]):
+            own = self._rows.setdefault(row[key], [])
+            before = [own[-1][1]] if own else []
+            latest = max([*before, row], key=lambda each: (each[time], each["_position"]))
+            own.append((row["_commit"], latest))
+
+    def before(self, key: Any, commit: int) -> dict[str, Any] | None:
+        own = self._rows.get(key, [])
+        count = bisect_left(own, commit, key=lambda each: each[0])
+        return own[count - 1][1] if count else None
+
+
 def expected(folder: Path, now: tuple[int, int] = (0, 0)) -> Rows:
     """What plain Python joins, by the versions that the events recorded.
 
     `now` is a commit of clicks and a version of users: the commits before that one use this version.
     """
-    changes, clicks = rows_of(folder, "users"), rows_of(folder, "clicks")
-    plans, lasts = Counter[Any](), Counter[Any]()
-    totals = Counter[Any]()
+    clicks = rows_of(folder, "clicks")
+    users = Latest(rows_of(folder, "users"), "id", "at")
+    latest = Latest([click for click in clicks if click["user_id"] < 9], "user_id", "_arrived")
+    plans, totals, lasts = Counter[Any](), Counter[Any](), Counter[Any]()
     for event in clicks:
         pins = dict(event["_tables"])
         assert pins["clicks"] <= event["_commit"], "a commit does not see itself"
-        version = now[1] if event["_commit"] < now[0] else pins["users"]
-        own = [c for c in changes if c["id"] == event["user_id"] and c["_commit"] < version]
-        latest = max(own, key=lambda change: (change["at"], change["_position"]), default=None)
-        plan = None if latest is None or latest["_deleted"] else latest["plan"]
+        user = users.before(event["user_id"], now[1] if event["_commit"] < now[0] else pins["users"])
+        plan = None if user is None or user["_deleted"] else user["plan"]
         plans[plan] += 1
         totals[plan] += event["n"]
-        seen = [c for c in clicks if c["user_id"] == event["user_id"] < 9 and c["_commit"] < pins["clicks"]]
-        last = max(seen, key=lambda other: (other["_arrived"], other["_position"]), default=None)
+        last = latest.before(event["user_id"], pins["clicks"])
         lasts[last and last["n"]] += 1
     return {
         "by_plan": {plan: (plans[plan], totals[plan]) for plan in plans},
