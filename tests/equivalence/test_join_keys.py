@@ -35,8 +35,8 @@ CREATE MATERIALIZED VIEW twice AS SELECT n, p.v AS one, q.v AS other, count(*) A
 TABLES: dict[str, list[dict[str, Any]]] = {
     "doubles": [{"x": -0.0, "v": "zero"}, {"x": 1e300, "v": "nan"}, {"x": 0.1, "v": "tenth"}, {"v": "null"}],
     "by_decimal": [{"k": 1, "v": "one"}, {"k": 2.5, "v": "two and a half"}, {"k": 2.505, "v": "more"}],
-    "by_date": [{"k": "2026-03-01", "v": "first"}],
-    "by_time": [{"k": "2026-03-01T12:00:00.000001Z", "v": "noon"}],
+    "by_date": [{"k": "2026-03-01", "v": "first"}, {"k": "2026-03-02", "v": "second"}],
+    "by_time": [{"k": "2026-03-01T12:00:00.000001Z", "v": "noon"}, {"k": "2026-03-01T11:59:59Z", "v": "before"}],
     "by_pair": [{"a": "x", "b": 1, "v": "x1"}, {"a": "x", "b": 2, "v": "x2"}, {"a": "", "b": 1, "v": "empty"}],
     "by_flag": [{"k": True, "v": "yes"}, {"k": False, "v": "no"}],
 }
@@ -51,7 +51,7 @@ EVENTS: list[dict[str, Any]] = [
 EXPECTED = {
     "of_double": ["zero", "zero", "nan", "tenth", None, None],
     "of_decimal": ["one", "two and a half", None, None, None, None],
-    "of_date": ["first", None, None, None, None, None],
+    "of_date": ["first", "second", None, None, None, None],
     "of_time": ["noon", None, None, None, None, None],
     "of_pair": ["x1", "x2", "empty", None, None, None],
     "of_flag": ["yes", "no", None, None, None, None],
