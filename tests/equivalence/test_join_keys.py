@@ -33,26 +33,30 @@ CREATE MATERIALIZED VIEW twice AS SELECT n, p.v AS one, q.v AS other, count(*) A
   FROM s LEFT JOIN by_flag p ON p.k = flag LEFT JOIN by_flag q ON q.k = (NOT flag) GROUP BY n, p.v, q.v;
 """
 TABLES: dict[str, list[dict[str, Any]]] = {
-    "doubles": [{"x": -0.0, "v": "zero"}, {"x": 1e300, "v": "nan"}, {"x": 0.1, "v": "tenth"}, {"v": "null"}],
+    "doubles": [{"v": "null"}, {"x": -0.0, "v": "zero"}, {"x": 0.1, "v": "tenth"}, {"x": 1e300, "v": "nan"}],
     "by_decimal": [{"k": 1, "v": "one"}, {"k": 2.5, "v": "two and a half"}, {"k": 2.505, "v": "more"}],
-    "by_date": [{"k": "2026-03-01", "v": "first"}, {"k": "2026-03-02", "v": "second"}],
-    "by_time": [{"k": "2026-03-01T12:00:00.000001Z", "v": "noon"}, {"k": "2026-03-01T11:59:59Z", "v": "before"}],
+    "by_date": [{"k": "0001-01-01", "v": "old"}, {"k": "2026-03-01", "v": "first"}, {"k": "9999-12-31", "v": "last"}],
+    "by_time": [
+        {"k": "0001-01-01T00:00:00Z", "v": "old"},
+        {"k": "2026-03-01T12:00:00.000001Z", "v": "noon"},
+        {"k": "9999-12-31T23:59:59.999999Z", "v": "last"},
+    ],
     "by_pair": [{"a": "x", "b": 1, "v": "x1"}, {"a": "x", "b": 2, "v": "x2"}, {"a": "", "b": 1, "v": "empty"}],
     "by_flag": [{"k": True, "v": "yes"}, {"k": False, "v": "no"}],
 }
 EVENTS: list[dict[str, Any]] = [
     {"x": 0.0, "dec": 1, "d": "2026-03-01", "t": "2026-03-01T13:00:00.000001+01:00", "a": "x", "b": 1, "flag": True},
     {"x": -0.0, "dec": 2.5, "d": "2026-03-02", "t": "2026-03-01T12:00:00Z", "a": "x", "b": 2, "flag": False},
-    {"x": 1e300, "dec": 2.6, "a": "", "b": 1},
-    {"x": 0.1, "a": "x", "b": None},
+    {"x": 1e300, "dec": 2.6, "d": "0001-01-01", "t": "0001-01-01T00:00:00Z", "a": "", "b": 1},
+    {"x": 0.1, "d": "9999-12-31", "t": "9999-12-31T23:59:59.999999Z", "a": "x", "b": None},
     {"x": 0.2, "a": None, "b": 1},
     {},  # NULL is equal to nothing
 ]
 EXPECTED = {
     "of_double": ["zero", "zero", "nan", "tenth", None, None],
     "of_decimal": ["one", "two and a half", None, None, None, None],
-    "of_date": ["first", "second", None, None, None, None],
-    "of_time": ["noon", None, None, None, None, None],
+    "of_date": ["first", None, "old", "last", None, None],
+    "of_time": ["noon", None, "old", "last", None, None],
     "of_pair": ["x1", "x2", "empty", None, None, None],
     "of_flag": ["yes", "no", None, None, None, None],
 }
@@ -70,11 +74,11 @@ def test_keys_of_each_type(spark: Any, tmp_path: Path) -> None:
         joined.register(view)
     joined.build()
     for table, rows in TABLES.items():
-        joined.parts[table].send(*rows[:1])
+        joined.parts[table].send(*rows[:-1])
     for view in (*EXPECTED, "twice"):
         joined.prepare(view)  # what follows is read by the workers
     for table, rows in TABLES.items():
-        joined.parts[table].send(*rows[1:])
+        joined.parts[table].send(*rows[-1:])
     joined.parts["s"].send(*({"n": n, **event} for n, event in enumerate(EVENTS)))
     while joined.parts["s"].fused.run_once():
         pass
