@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.define.expression.check import parse_expression
 from headrace.define.expression.computed import OTHER_CASE
 from headrace.define.expression.duckdb_face import face_of
 from headrace.define.expression.spark_face import for_spark
 from headrace.errors import DefinitionError
 from headrace.maintain.matches import with_computed
 from headrace.parse.time_patterns import register
-from headrace.types import DOUBLE, STRING, TIMESTAMP, Expression
+from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Expression, arrow_type, decimal
 
 from .expressions import DERIVED, SAMPLES, chunks, computed_expression
 from .hostile import EXPRESSIONS, hostile_rows
@@ -70,6 +73,44 @@ def test_duckdb_computes_what_spark_does_or_fails(spark: Any) -> None:
             break
     assert not different, "\n".join(different)
     assert failures, "some rows cannot be computed exactly"
+
+
+NUMBERS = {"n": INT, "b": BIGINT, "price": decimal(12, 2), "rate": decimal(5, 3)}
+DIVISIONS = ["n / 1000.0", "b / 1000.0", "b / 3.0", "n / 7.5", "price / 3", "price / 1.5", "price / rate", "n / rate"]
+DIVISIONS += [
+    "b / rate",
+    "rate / price",
+    "rate / n",
+    "price / n",
+    "b / -0.3",
+    "rate / rate",
+    "b / 0.0",
+    "n / 8.0 / 2.0",
+]
+
+
+def test_divisions_of_decimals_are_rounded_as_by_spark(spark: Any) -> None:
+    chance = random.Random(5)
+
+    def number(digits: int, scale: int = 0) -> Decimal | None:
+        """Small ones, so that quotients are often halves of the last digit, and those at the edges of the type."""
+        most = 10**digits - 1
+        whole = chance.choice([0, 1, -1, most, -most, chance.randint(-999, 999), chance.randint(-most, most), None])
+        return None if whole is None else Decimal(whole).scaleb(-scale)
+
+    schema = pa.schema([(name, arrow_type(of)) for name, of in NUMBERS.items()])
+    rows = [(number(9), number(18), number(12, 2), number(5, 3)) for _ in range(2000)]
+    rows += [(Decimal(2**31 - 1), Decimal(2**63 - 1), None, None), (Decimal(-(2**31)), Decimal(-(2**63)), None, None)]
+    events = pa.table(
+        [pa.array(values, of) for values, of in zip(zip(*rows, strict=True), schema.types, strict=True)], schema
+    )
+    expressions = [parse_expression(text, NUMBERS) for text in DIVISIONS]
+    theirs = spark.createDataFrame(events).coalesce(1).selectExpr(*(each.sql for each in expressions)).collect()
+    with duckdb.connect(config={"threads": 1}) as database:
+        faces = ", ".join(face_of(each, NUMBERS) for each in expressions)
+        ours = database.from_arrow(events).query("events", f"SELECT {faces} FROM events").fetchall()
+    for text, mine, expected in zip(DIVISIONS, zip(*ours, strict=True), zip(*theirs, strict=True), strict=True):
+        assert mine == expected, text
 
 
 def _same(a: Any, b: Any, expression: Expression) -> bool:

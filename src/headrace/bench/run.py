@@ -20,6 +20,7 @@ from headrace.bench.edits import edits_under_load
 from headrace.bench.enrich import enrichment
 from headrace.bench.figures import Figure
 from headrace.bench.freshness import demo, freshness
+from headrace.bench.functions import function_rates
 from headrace.bench.lake import COMMITS, many_commits
 from headrace.bench.measure import serving
 from headrace.bench.progress import Progress
@@ -40,6 +41,7 @@ PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "unique": lambda sizes, progress: unique_ids(progress.tell, sizes.events, sizes.id_files, sizes.rounds),
     "enrich": lambda sizes, progress: enrichment(progress.tell, sizes),
     "chains": lambda sizes, progress: chain_costs(progress.tell, sizes.events, sizes.rounds),
+    "functions": lambda sizes, progress: function_rates(progress.tell, sizes),
     "windows": lambda sizes, progress: window_costs(progress.tell, keys=sizes.window_keys, days=sizes.window_days),
     "freshness": freshness,
     "demo": demo,

@@ -34,8 +34,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="PART",
-            help="Part to measure: throughput, late, sliding, sketches, unique, enrich, chains, windows, freshness, "
-            "demo, serving, answers, start, lake, builds, steady or edits.",
+            help="Part to measure: throughput, late, sliding, sketches, unique, enrich, chains, functions, windows, "
+            "freshness, demo, serving, answers, start, lake, builds, steady or edits.",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -30,13 +30,14 @@ def outcome_type(function: OwnFunction) -> Type:
 def run_outcomes(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
     """The outcome of a call for each row. Rows that fail are found by calling it for smaller and smaller parts."""
     parts = [unchunked(array) for array in arrays]
-    errors: list[str | None] = [None] * len(parts[0])
+    count, errors = len(parts[0]), dict[int, str]()
     values = _values(function, parts, 0, errors)
+    texts = pa.array(map(errors.get, range(count)), pa.string()) if errors else pa.nulls(count, pa.string())
     names = [pa.field("error", pa.string()), pa.field("value", arrow_type(function.gives))]
-    return pa.StructArray.from_arrays([pa.array(errors, pa.string()), values], fields=names)
+    return pa.StructArray.from_arrays([texts, values], fields=names)
 
 
-def _values(function: OwnFunction, arrays: Sequence[pa.Array], start: int, errors: list[str | None]) -> pa.Array:
+def _values(function: OwnFunction, arrays: Sequence[pa.Array], start: int, errors: dict[int, str]) -> pa.Array:
     count = len(arrays[0])
     if not count:
         return pa.nulls(0, arrow_type(function.gives))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.coercion import VOID
+from headrace.define.expression.division import DIVISION, division_sql
 from headrace.define.expression.duckdb_casts import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression.functions import FUNCTIONS, TABLE
 from headrace.define.expression.overflow import KEPT, keep_arithmetic
@@ -107,6 +108,8 @@ def _translate(term: Term) -> str:
     if term.op == "interval":
         return f"INTERVAL {term.text} MILLISECOND"
     args = [f"({translate(arg)})" for arg in term.args]
+    if term.op == DIVISION:
+        return division_sql(term, args)
     if term.op in KEPT.values():
         return f"CAST({term.op}({args[0]}, {args[1]}) AS {duckdb_type(term.type)})"
     if term.op == "part":

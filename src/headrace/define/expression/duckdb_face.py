@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
+from headrace.define.expression.division import with_divisions
 from headrace.define.expression.overflow import keep_arithmetic
 from headrace.define.expression.terms import Term, render
 from headrace.define.model import Column, Key, Stream, View
@@ -75,7 +76,7 @@ def face_of(expression: Expression, types: Mapping[str, Type], *, within_limits:
     With `within_limits`, no field has a value beyond its limit (`overflow.limits_of`).
     """
     source = Source(expression.sql)
-    term = Checker(source, Scope(types)).term(parse_tree(source))
+    term = with_divisions(Checker(source, Scope(types)).term(parse_tree(source)))
     for part in reversed(list(parts_of(term))):  # the innermost first: it is the shortest
         if (text := _spark_only(part)) is not None:
             raise DefinitionError(f"only Spark computes {text}")
