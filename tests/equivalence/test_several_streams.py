@@ -277,8 +277,22 @@ def test_questions_about_the_past(both: Both, spark: Any, tmp_path: Path) -> Non
     rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in reply.rows()}
     assert rows == both.expected(commits)
     assert (reply.commits, reply.freshness_reason) == (commits, "as of commit 1 of visits, 1 of calls")
-    with pytest.raises(QuestionError, match="each numbers its own commits"):
-        questions.ask(Question.of("v", version_as_of=0))
+    again = questions.ask(Question.of("v", version_as_of=commits))
+    assert (again.rows(), again.commits) == (reply.rows(), commits)
+    assert again.streams["visits"].horizon == 1
+    assert again.streams["visits"].freshness_reason == "as of commit 1 of visits, 1 of calls"
+    calls = questions.ask(Question.of("v", version_as_of="visits=0, calls=1"))
+    rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in calls.rows()}
+    assert rows == both.expected({"visits": 0, "calls": 1})
+    refused = [
+        (0, "each numbers its own commits; found commit 0; expected a time, or the commits of each stream"),
+        ("visits=1", "also reads stream 'calls'"),
+        ("visits=1,calls=1,others=1", "does not read stream 'others'"),
+        ("visits=1,calls=9", "stream 'calls' has commits 0 to 0; found 9 commits"),
+    ]
+    for version, words in refused:
+        with pytest.raises(QuestionError, match=words):
+            questions.ask(Question.of("v", version_as_of=version))
     row = next(row for row in both.sides["visits"].bench.answer("v").rows() if row["hits"] > 1)
     cell, events, cursor = ({"page": row["page"]}, row["window_start"].isoformat()), list[Any](), None
     while True:  # page by page: the events of one stream, then those of the other

@@ -67,7 +67,7 @@ with `code`, `message`, `found`, `expected` and `fix`; `str(error)` is the line 
 | `settled_only` | only rows that are settled; `limit` counts these |
 | `corrections` | rows also have `events`, how many events are in them, and `corrections`, how many of these came after the row had settled |
 | `limit`, `cursor` | maximum number of rows, up to 10,000; `next_cursor` of the previous answer |
-| `version_as_of`, `timestamp_as_of` | query an [earlier state](time-travel.md) |
+| `version_as_of`, `timestamp_as_of` | query an [earlier state](time-travel.md); of a view over several streams, `version_as_of` is a mapping such as `answer.commits` |
 
 `ask` and `sql` return all rows unless `limit` is given. `ask` reads pages of 10,000 rows. The view is updated between
 pages: no row comes twice, and a row that exists from the first page to the last is never missing. All rows include at

@@ -104,12 +104,21 @@ failed does not use up its key. `/v1/tokens/TOKEN?wait=30s` waits until every vi
 {"rows": [{"page": "/home", "window_start": "2026-03-01T12:00:00Z", "window_end": "2026-03-01T12:01:00Z",
            "hits": 2, "errors": 0, "bytes": 30, "visitors": 2, "settled": true}],
  "next_cursor": null, "more_rows": 0, "view": "traffic", "version": 1,
- "as_of": {"commits": {"visits": 1}, "newest_event": "2026-03-01T12:10:00Z", "at": "2026-03-01T12:10:02.5Z"},
+ "as_of": {"commits": {"visits": 1}, "newest_event": "2026-03-01T12:10:00Z", "at": "2026-03-01T12:10:02.5Z",
+           "streams": {"visits": {"commits": 1, "horizon": 0, "newest_event": "2026-03-01T12:10:00Z",
+                                  "settled_until": "2026-03-01T12:09:00Z", "freshness_ms": 0,
+                                  "freshness_reason": null}}},
  "freshness_ms": 0, "freshness_reason": null, "events": {"batch": 0, "speed": 2}, "corrections": 0,
  "approximate": {"visitors": "within 3.3 % in 95 of 100 answers; exact below about 200"}, "estimates": {},
  "windows": {"start": null, "end": null, "window_ms": 60000, "every_ms": 60000, "counted_from": null},
  "stalled": null, "errors": [], "columns": [{"name": "page", "type": "STRING"}]}
 ```
+
+`as_of.streams` says it of each base stream of the view, which matters for a view over several (`UNION ALL`): its
+`commits`, its `horizon` (how many of them are in the batch layer), `newest_event`, `settled_until` (the event time up
+to which no more of its events are expected), `freshness_ms` and `freshness_reason`. The view is as fresh as the stream
+that is furthest behind, which `freshness_reason` of the answer names first; a window is settled when every stream says
+so.
 
 `freshness_ms` is the age of the oldest accepted event that is not in the answer. It is 0 when all are, and null when
 unknown; `freshness_reason` then says why. `settled` means that the window is past the stream's patience; later events

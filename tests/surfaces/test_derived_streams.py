@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from tests.surfaces.conftest import ERROR_SHAPE, Ran, Served, visit
 
 DERIVED = """
@@ -83,3 +84,31 @@ def test_http_refuses_events_and_lists_it(
     (derived / "definitions" / "errors.sql").write_text(DERIVED.replace("500", "400"))
     assert served.http.post("/v1/apply", json={}).status_code == 200
     assert served.http.post("/v1/plan").json()["empty"] is True
+
+
+UNION = """
+CREATE STREAM calls (caller STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE STREAM contacts AS SELECT visitor AS person, at FROM visits UNION ALL SELECT caller, at FROM calls;
+CREATE MATERIALIZED VIEW people AS SELECT person, count(*) AS n FROM contacts GROUP BY person;
+"""
+
+
+def test_an_answer_says_how_far_it_has_each_stream(
+    folder: Path, headrace: Callable[..., Ran], serve: Callable[..., Served]
+) -> None:
+    (folder / "definitions" / "union.sql").write_text(UNION)
+    headrace("apply", "--yes", "-w", folder)
+    served = serve(folder)
+    assert served.http.post("/v1/streams/visits/events", json=[visit()]).status_code == 200
+    answer = served.http.get("/v1/views/people").json()
+    none = {"commits": 0, "horizon": 0, "newest_event": None, "settled_until": None}
+    assert {name: {**state, **none} for name, state in answer["as_of"]["streams"].items()} == answer["as_of"]["streams"]
+    assert list(answer["as_of"]["streams"]) == ["visits", "calls"]
+    with hr.connect(served.url) as connection:
+        asked = connection.ask("people")
+    assert (asked.streams["calls"].horizon, asked.commits) == (0, {"visits": 0, "calls": 0})
+    refused = served.http.get("/v1/views/people?version_as_of=1").json()["error"]
+    assert (refused["code"], refused["expected"]) == (
+        "question",
+        "a time, or the commits of each stream, such as visits=0,calls=0",
+    )

@@ -17,7 +17,7 @@ from headrace.format import EPOCH, iso, iso_us
 from headrace.lake.commits import reading_commits
 from headrace.lake.table import LakeTable
 from headrace.serve.answer import Answer
-from headrace.serve.as_of import AsOf
+from headrace.serve.as_of import AsOf, write_commits
 from headrace.serve.cell import find_cell
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.evaluate import Freshness, answer, answer_from, find_serving
@@ -102,14 +102,7 @@ class LakeQuestions:
         `streams` are those of all views that are computed as of the same moment: it is enough that one had a commit.
         """
         every = streams or version.view.streams
-        if as_of.commits is not None and len(every) > 1:
-            raise QuestionError(
-                f"view '{version.view.name}' reads several streams, and each numbers its own commits"
-                if every == version.view.streams
-                else f"the question is about streams {', '.join(every)}, and each numbers its own commits",
-                found=f"commit {as_of.commits}",
-                expected="a time",
-            )
+        _check_streams(as_of, version, every)
         lakes = [self._lake(stream) for stream in version.view.streams]
         commits = _find_all_commits(as_of, [self._lake(stream) for stream in every])
         commits = {stream.name: commits[stream.name] for stream, _ in lakes}
@@ -169,8 +162,33 @@ def _refuse_quarantined(version: Version) -> None:
         raise NotReadyError(f"view '{version.view.name}' cannot be computed: {version.stalled}")
 
 
+def _check_streams(as_of: AsOf, version: Version) -> None:
+    """Refuse a number of commits if it is not clear of which streams: each numbers its own."""
+    view, streams = version.view.name, version.view.streams
+    example = write_commits(version.commits)
+    if as_of.commits is not None and len(streams) > 1:
+        raise QuestionError(
+            f"view '{view}' reads several streams, and each numbers its own commits",
+            found=f"commit {as_of.commits}",
+            expected=f"a time, or the commits of each stream, such as {example}",
+        )
+    given = dict(as_of.of_streams or ())
+    other = next((name for name in given if name not in streams), None)
+    if other is not None:
+        raise QuestionError(f"view '{view}' does not read stream '{other}'", expected=f"such as {example}")
+    missing = next((name for name in streams if name not in given), None) if given else None
+    if missing is not None:
+        raise QuestionError(
+            f"view '{view}' also reads stream '{missing}', whose commits are not given", expected=f"such as {example}"
+        )
+
+
 def _find_all_commits(as_of: AsOf, lakes: Sequence[Lake]) -> dict[str, int]:
     """How many commits of each stream a question is about; raises QuestionError if none had any then."""
+    if as_of.of_streams is not None:
+        given = dict(as_of.of_streams)
+        of_each = ((stream, table, AsOf(commits=given[stream.name])) for stream, table in lakes)
+        return {stream.name: find_commits(of, stream, table) if of.commits else 0 for stream, table, of in of_each}
     commits: dict[str, int] = {}
     for stream, table in lakes:
         try:

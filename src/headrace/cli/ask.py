@@ -89,7 +89,11 @@ def ask(
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier answer.")] = None,
     version_as_of: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Answer as of the first N commits of the log (not versions of the view)."),
+        typer.Option(
+            metavar="N",
+            help="Answer as of the first N commits of the log (not versions of the view); of several streams: "
+            "visits=12,calls=7.",
+        ),
     ] = None,
     timestamp_as_of: Annotated[
         str | None, typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601.")

@@ -78,7 +78,7 @@ class Connection:
         every: Any = None,
         limit: int | None = None,
         cursor: str | None = None,
-        version_as_of: int | None = None,
+        version_as_of: int | str | Mapping[str, int] | None = None,
         timestamp_as_of: Any = None,
         order: str | None = None,
         settled_only: bool = False,

@@ -28,6 +28,18 @@ class CellError:
 
 
 @dataclass(frozen=True)
+class StreamState:
+    """How far an answer has one of its base streams. Times are ISO 8601 in UTC."""
+
+    commits: int  # in the answer
+    horizon: int  # of these, how many are in the batch layer
+    newest_event: str | None
+    settled_until: str | None  # the event time up to which no more events of the stream are expected
+    freshness_ms: int | None
+    freshness_reason: str | None
+
+
+@dataclass(frozen=True)
 class Answer:
     """The rows of a question to a view, with metadata."""
 
@@ -53,6 +65,8 @@ class Answer:
     estimates: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     # Of columns that are scaled from a sample: how far each value is from the true one in 95 of 100 cases, at most.
     bounds: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    # How far each base stream is in the answer: commits, horizon, newest event, freshness. None of a logical view.
+    streams: Mapping[str, StreamState] = field(default_factory=dict)
     # Of a logical view: the views that it was computed from, each with version, commits, freshness and stated errors.
     parts: Mapping[str, Mapping[str, Any]] | None = None
 
@@ -108,6 +122,7 @@ class Answer:
                 "commits": dict(self.commits),
                 "newest_event": iso(self.newest_event) if self.newest_event else None,
                 "at": iso(self.at),
+                "streams": {stream: asdict(state) for stream, state in self.streams.items()},
             },
             "freshness_ms": self.freshness_ms,
             "freshness_reason": self.freshness_reason,
@@ -176,6 +191,7 @@ class Answer:
             missing=missing,
             estimates={name: tuple(rows) for name, rows in content.get("estimates", {}).items()},
             bounds={name: tuple(bounds) for name, bounds in content.get("bounds", {}).items()},
+            streams={name: StreamState(**state) for name, state in as_of.get("streams", {}).items()},
             parts=content.get("parts"),
         )
 

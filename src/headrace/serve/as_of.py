@@ -1,7 +1,8 @@
-"""VERSION AS OF and TIMESTAMP AS OF in questions: a number of commits, or a commit time."""
+"""VERSION AS OF and TIMESTAMP AS OF in questions: a number of commits, of each stream, or a commit time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -18,12 +19,24 @@ VERSION, TIMESTAMP = "version_as_of", "timestamp_as_of"
 class AsOf:
     """The state of a view with commits [0, commits), or with those made by a time. Exactly one of them is set."""
 
-    commits: int | None = None
+    commits: int | None = None  # of the one stream that the view reads
     time: datetime | None = None
+    of_streams: tuple[tuple[str, int], ...] | None = None  # the commits of each stream
+
+    @property
+    def is_version(self) -> bool:
+        """Whether it says how many commits, and not when."""
+        return self.time is None
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of a question for this state."""
-        return {VERSION: self.commits, TIMESTAMP: iso(self.time) if self.time else None}
+        version = self.commits if self.of_streams is None else write_commits(dict(self.of_streams))
+        return {VERSION: version, TIMESTAMP: iso(self.time) if self.time else None}
+
+
+def write_commits(commits: Mapping[str, int]) -> str:
+    """The commits of several streams as VERSION AS OF takes them."""
+    return ",".join(f"{stream}={count}" for stream, count in commits.items())
 
 
 def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
@@ -33,9 +46,27 @@ def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
         raise QuestionError(
             "a question takes only one of them", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"
         )
+    if isinstance(version, Mapping) or (isinstance(version, str) and "=" in version):
+        return AsOf(of_streams=_read_streams(version))
     if has_version:
         return AsOf(commits=_read_commits(version))
     return AsOf(time=_read_time(timestamp)) if has_timestamp else None
+
+
+def _read_streams(value: Mapping[str, Any] | str) -> tuple[tuple[str, int], ...]:
+    """From a mapping, or `visits=12,calls=7`."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else [_read_pair(pair) for pair in value.split(",")]
+    names = [name for name, _ in pairs]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None or not names:
+        found = f"'{repeated}' twice" if repeated else "no stream"
+        raise QuestionError(f"{VERSION} takes each stream once", found=found, expected="such as visits=12,calls=7")
+    return tuple((str(name), _read_commits(count)) for name, count in pairs)
+
+
+def _read_pair(pair: str) -> tuple[str, str]:
+    name, _, count = pair.partition("=")
+    return name.strip(), count.strip()
 
 
 def _read_commits(value: Any) -> int:
@@ -47,7 +78,7 @@ def _read_commits(value: Any) -> int:
         raise QuestionError(
             f"{VERSION} is not a number of commits",
             found=repr(value)[:60],
-            expected="the number of commits to include, such as 12",
+            expected="the number of commits to include, such as 12; of several streams, visits=12,calls=7",
         )
     return number
 

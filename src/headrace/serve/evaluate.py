@@ -17,12 +17,13 @@ from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
+from headrace.serve.streams import Age, Fresh, stream_states
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store, Version
 from headrace.store.selection import Selection
 
-Freshness = Callable[[Version], tuple[int | None, str | None]]
+Freshness = Callable[[Version], Age | Fresh]
 Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000  # at least: a page whose windows overlap takes about as many buckets as it has rows
 MOST_SHAPED = 200_000  # rows that HAVING and ORDER BY look at
@@ -203,7 +204,7 @@ def _build_answer(
     columns = result_columns(version.view, read_plan, presentation.wide, corrections=question.corrections)
     if shaping is not None:
         columns, values = shaping.result_columns(columns), [shaping.compute(row) for row in values]
-    freshness_ms, reason = freshness(version)
+    fresh = Fresh.of(freshness(version))
     newest_us = version.newest_us
     return Answer(
         view=question.view,
@@ -213,10 +214,11 @@ def _build_answer(
         next_cursor=None if not page or more == 0 else _next_cursor(question, version, read_plan, shaping, page),
         more_rows=more,
         commits=version.commits,
+        streams=stream_states(version, fresh),
         newest_event=None if newest_us is None else EPOCH + timedelta(microseconds=newest_us),
         at=now,
-        freshness_ms=freshness_ms,
-        freshness_reason=reason,
+        freshness_ms=fresh.ms,
+        freshness_reason=fresh.reason,
         events={"batch": presentation.batch_events, "speed": presentation.events - presentation.batch_events},
         corrections=presentation.corrections,
         approximate=stated_errors(version.view, presentation.estimates),

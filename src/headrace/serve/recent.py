@@ -14,6 +14,7 @@ from headrace.format import iso
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import Freshness, answer_serving
 from headrace.serve.question import Question
+from headrace.serve.streams import Fresh, states_as_dict, stream_states
 from headrace.store.base import Store, Version
 
 MOST_BYTES = 32 << 20
@@ -51,16 +52,16 @@ class RecentAnswers:
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
-        freshness_ms, reason = self._freshness(entry.version)
-        return _json(entry, now, freshness_ms, reason)
+        return _json(entry, now, Fresh.of(self._freshness(entry.version)))
 
     def ask(self, question: Question, text: bytes, now: datetime) -> bytes:
         """Answer from the store, and keep the answer under the text of the question."""
         version, answer = answer_serving(self._store, question, self._freshness, now)
+        ages = {name: (state.freshness_ms, state.freshness_reason) for name, state in answer.streams.items()}
         entry = _make_entry(version, answer, text)
         if entry.size <= self._most_bytes // LARGEST_SHARE:
             self._keep((question.view, text), entry)
-        return _json(entry, now, answer.freshness_ms, answer.freshness_reason)
+        return _json(entry, now, Fresh(answer.freshness_ms, answer.freshness_reason, ages))
 
     def _keep(self, key: tuple[str, bytes], entry: _Entry) -> None:
         with self._lock:
@@ -79,10 +80,11 @@ def _make_entry(version: Version, answer: Answer, text: bytes) -> _Entry:
     return _Entry(version, {name: orjson.Fragment(json) for name, json in encoded.items()}, as_of, size)
 
 
-def _json(entry: _Entry, now: datetime, freshness_ms: int | None, reason: str | None) -> bytes:
+def _json(entry: _Entry, now: datetime, fresh: Fresh) -> bytes:
+    streams = states_as_dict(stream_states(entry.version, fresh))
     present = {
-        "as_of": {**entry.as_of, "at": iso(now)},
-        "freshness_ms": freshness_ms,
-        "freshness_reason": reason,
+        "as_of": {**entry.as_of, "at": iso(now), "streams": streams},
+        "freshness_ms": fresh.ms,
+        "freshness_reason": fresh.reason,
     }
     return orjson.dumps({**entry.parts, **present})

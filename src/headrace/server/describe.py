@@ -20,6 +20,7 @@ from headrace.errors import NotFoundError
 from headrace.format import freshness, iso_us
 from headrace.plan.edits import classify
 from headrace.secrets import shown
+from headrace.serve.streams import Age, Fresh
 from headrace.server.state import (
     AuditStatus,
     BuildStatus,
@@ -125,7 +126,7 @@ def describe_view(
     view: View,
     versions: Iterable[Version],
     commits: int | None,
-    freshness: tuple[int | None, str | None],
+    age: Age | Fresh,
     lag_bytes: int | None = None,
     layers: Layers | None = None,
     building: BuildStatus | None = None,
@@ -170,8 +171,8 @@ def describe_view(
         settled_until=iso_us(serving.settled_us) if serving and view.window else None,
         commits=commits,
         lag_bytes=lag_bytes,
-        freshness_ms=freshness[0],
-        freshness_reason=freshness[1],
+        freshness_ms=age[0],
+        freshness_reason=age[1],
         lane=lane,
         lane_reason=lane_reason,
         stalled=stalled,
@@ -212,7 +213,7 @@ def lanes_by_definition(settings: Settings, stream: Stream, versions: Iterable[V
     }
 
 
-def join_freshness(ages: Mapping[str, tuple[int | None, str | None]]) -> tuple[int | None, str | None]:
+def join_freshness(ages: Mapping[str, Age]) -> Age:
     """The freshness of a view out of that of its base streams: the oldest, and if there are several, that of each."""
     if len(ages) == 1:
         return next(iter(ages.values()))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
 from headrace.follow.terms import SubscriptionStatus
+from headrace.serve.streams import Age, Fresh
 from headrace.server.definitions import Definitions, Running
 from headrace.server.describe import (
     Layers,
@@ -108,22 +109,22 @@ class Monitor:
         """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
         return self._health(self._definitions.running)
 
-    def freshness(self, version: Version) -> tuple[int | None, str | None]:
+    def freshness(self, version: Version) -> Fresh:
         """The age in ms of the oldest accepted event that a version has not; or why it is not known."""
         fresh = self._oldest(version)
-        if not fresh[0]:  # all is in it, or there is a reason why that is not known
+        if not fresh.ms:  # all is in it, or there is a reason why that is not known
             return fresh
         if self._beat is None:
-            return None, "the pipeline is starting"
-        return (None, "the pipeline does not answer") if self._silent() else fresh
+            return Fresh(None, "the pipeline is starting")
+        return Fresh(None, "the pipeline does not answer") if self._silent() else fresh
 
-    def _oldest(self, version: Version) -> tuple[int | None, str | None]:
+    def _oldest(self, version: Version) -> Fresh:
         """The freshness of the stream in which a version is furthest behind; of several streams, that of each."""
-        pipelines, ages = self._definitions.running.pipelines, dict[str, tuple[int | None, str | None]]()
+        pipelines, ages = self._definitions.running.pipelines, dict[str, Age]()
         for base in version.bases:
             pipeline = pipelines.get(base.stream)
             ages[base.stream] = pipeline.freshness(base) if pipeline else (None, "its stream is gone")
-        return join_freshness(ages)
+        return Fresh(*join_freshness(ages), ages)
 
     def _health(self, running: Running) -> Health:
         with self._store.snapshot() as snapshot:
@@ -154,7 +155,7 @@ class Monitor:
             view,
             versions,
             add_up(pipeline.lake.next_commit if pipeline.lake else None for pipeline in pipelines),
-            self.freshness(serving) if serving else (None, "it is being built"),
+            self.freshness(serving) if serving else Fresh(None, "it is being built"),
             _lag_bytes(running, serving) if serving else None,
             layers,
             _build_status(running, coming) if coming else None,

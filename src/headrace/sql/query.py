@@ -21,6 +21,7 @@ from headrace.serve.answer import state_error
 from headrace.serve.as_of import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
 from headrace.serve.shape import stated_errors
+from headrace.serve.streams import Fresh
 from headrace.sql.answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
 from headrace.sql.children import MOST_BYTES, Child, Children
 from headrace.sql.load import Loaded, default_plan, describe_version
@@ -320,13 +321,13 @@ def _read_result(child: Child, types: Sequence[str], children: Children) -> tupl
 
 
 def _describe(version: Version, freshness: Freshness) -> _ViewState:
-    freshness_ms, reason = freshness(version)
+    fresh = Fresh.of(freshness(version))
     return _ViewState(
         version=version.number,
         commits=version.commits,
         newest_event=iso_us(version.newest_us),
-        freshness_ms=freshness_ms,
-        freshness_reason=reason,
+        freshness_ms=fresh.ms,
+        freshness_reason=fresh.reason,
         approximate=stated_errors(version.view),
         stalled=version.stalled,
         settled_until=iso_us(version.settled_us) if version.view.window else None,

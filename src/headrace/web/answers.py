@@ -56,7 +56,8 @@ _DESCRIPTIONS = {
     "settled_only": "true: only rows that are settled",
     "corrections": "true: rows also have events and corrections, the number of events that came after the row had "
     "settled",
-    "version_as_of": "answer as of the first N commits of the log, computed from the lake",
+    "version_as_of": "answer as of the first N commits of the log, computed from the lake; of a view over several "
+    "streams: visits=12,calls=7",
     "timestamp_as_of": "answer as of a commit time, ISO 8601",
 }
 ASK_DOC: dict[str, Any] = {

@@ -1,0 +1,46 @@
+"""What an answer says of each base stream of its view: commits, horizon, times and freshness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from headrace.format import iso_us
+from headrace.serve.answer import StreamState
+from headrace.store.base import Version
+
+Age = tuple[int | None, str | None]  # how old the oldest accepted event is that is not in an answer; or why not known
+
+
+class Fresh(NamedTuple):
+    """The freshness of a version: that of the stream in which it is furthest behind, and that of each stream."""
+
+    ms: int | None
+    reason: str | None = None
+    streams: Mapping[str, Age] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, age: Age | Fresh) -> Fresh:
+        """The freshness of a version of which only the age as a whole may be known."""
+        return cls(*age)
+
+
+def stream_states(version: Version, fresh: Fresh) -> dict[str, StreamState]:
+    """The state of each base stream of a version."""
+    return {
+        base.stream: StreamState(
+            base.applied_to,
+            base.horizon,
+            iso_us(base.newest_us),
+            iso_us(base.settled_us),
+            *fresh.streams.get(base.stream, (fresh.ms, fresh.reason)),
+        )
+        for base in version.bases
+    }
+
+
+def states_as_dict(states: Mapping[str, StreamState]) -> dict[str, dict[str, Any]]:
+    """As HTTP and `--json` show them."""
+    return {stream: asdict(state) for stream, state in states.items()}
