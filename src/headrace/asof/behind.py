@@ -85,7 +85,7 @@ def count_events(events: DataFrame, stream: Stream, version: Version) -> Counts:
     row = events.agg(
         F.count("*"),
         F.count_if(F.col(COMMIT) < base.applied_to),
-        F.count_if(_late(stream)),
+        F.count_if(F.lit(False) if version.view.has_own_time(stream.name) else _late(stream)),
         F.count_if(F.expr(settled_when(stream, version.view, base.patience_ms))),
     ).first()
     assert row is not None, "an aggregation has a row"
@@ -106,7 +106,7 @@ def read_page(
         F.col(COMMIT).alias("commit"),
         F.unix_micros(ARRIVED).alias("arrived_us"),
         F.unix_micros(stream.time_column).alias("time_us"),
-        F.unix_micros(NEWEST).alias("newest_us"),
+        (F.lit(None) if version.view.has_own_time(stream.name) else F.unix_micros(NEWEST)).alias("newest_us"),
         F.expr(settled_when(stream, version.view, version.base(stream.name).patience_ms)).alias("correction"),
         F.length(VALUE).alias("bytes"),
         F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),

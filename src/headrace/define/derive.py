@@ -218,7 +218,10 @@ class Rows:
         same = time.column == self.event_time
         if patience_ms is None and same:
             return self
-        branches = tuple(replace(branch, patience_ms=patience_ms or 0) for branch in self.branches)
+        branches = tuple(
+            replace(branch, patience_ms=patience_ms or 0, own_time=branch.own_time or not same)
+            for branch in self.branches
+        )
         rows = replace(self, branches=branches, patience_ms=patience_ms or 0)
         if same:
             return rows

@@ -264,6 +264,10 @@ class View:
         fields = tuple(Field(name, of) for name, of in self.relation.fields)
         return Stream(stream.name, fields, self.relation.event_time, stream.patience_ms, relation=self.relation)
 
+    def has_own_time(self, stream: str) -> bool:
+        """Whether its rows of a base stream are settled by their own event time, and not by that of the stream."""
+        return self.relation is not None and self.relation.has_own_time(stream)
+
     def reads_of(self, stream: str) -> Reads:
         """The fields of a base stream that it needs."""
         if self.over is not None:

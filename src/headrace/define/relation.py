@@ -104,6 +104,7 @@ class Branch:
     reads: Reads  # the fields of the stream that it needs
     steps: tuple[RowStep, ...]
     patience_ms: int | None = None  # None: that of the stream
+    own_time: bool = False  # whether its rows have another event time than the events, which then says what is settled
 
     @property
     def joins(self) -> tuple[Join, ...]:
@@ -167,6 +168,10 @@ class Relation:
         """The patience for the rows of a base stream, which itself declares this one."""
         of_branches = [branch.patience_ms for branch in self.branches_of(stream)]
         return max((declared_ms if each is None else each for each in of_branches), default=declared_ms)
+
+    def has_own_time(self, stream: str) -> bool:
+        """Whether rows of a base stream are settled by their own event time, and not by that of the stream."""
+        return any(branch.own_time for branch in self.branches_of(stream))
 
     def without_patience(self) -> Relation:
         """How the rows are made, whenever they are settled."""

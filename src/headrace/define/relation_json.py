@@ -24,6 +24,7 @@ def relation_to_json(relation: Relation) -> dict[str, Any]:
                 "reads": _reads_to_json(each.reads),
                 "steps": [_step_to_json(s) for s in each.steps],
                 **({} if each.patience_ms is None else {"patience_ms": each.patience_ms}),
+                **({"own_time": True} if each.own_time else {}),
             }
             for each in relation.branches
         ],
@@ -40,6 +41,7 @@ def relation_from_json(value: dict[str, Any]) -> Relation:
             _reads_from_json(each["reads"]),
             tuple(_step_from_json(step) for step in each["steps"]),
             each.get("patience_ms"),
+            each.get("own_time", False),
         )
         for each in value["branches"]
     )

@@ -37,7 +37,7 @@ from headrace.maintain.own import give_function
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, VersionId
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, VersionId
 from headrace.store.columns import partial_columns
 from headrace.store.functions import register_function
 from headrace.store.key_ids import key_id_duckdb
@@ -211,7 +211,7 @@ def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us
     Raises DefinitionError if the view has no DuckDB face.
     """
     face = _face(stream, view)
-    corrections = _corrections(view, patience_ms, newest_us)
+    corrections = _corrections(view, patience_ms, None if view.has_own_time(stream.name) else newest_us)
 
     def of_groups(groups: str) -> str:
         return f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({groups})"
@@ -246,12 +246,13 @@ def _face(stream: Stream, view: View) -> _Face:
     written = duckdb_face(stream, view)
     ordered = any(column.aggregate.ordered for column in view.columns)
     position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
-    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *position]
+    own_time = view.has_own_time(stream.name)
+    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *position, *[ARRIVED] * own_time]
     tables, time_column, of_fields = [EVENTS_TABLE], stream.time_column, dict[str, int]()
     plain = {quote(name): name for name in stream.types()}
     if view.relation is not None:
         time_column, plain = view.rows_of(stream).time_column, {}
-        reserved = _reserved(view.relation, ordered=ordered)
+        reserved = _reserved(view.relation, ordered=ordered, arrived=own_time)
         rows = partial(rows_sql, view.relation, stream, reserved, EVENTS_TABLE, joins=join_rows)
         tables = [f"({sql})" for sql in dict.fromkeys([rows(fewer_steps=True), rows()])]
         of_fields = limits(view.relation, stream)
@@ -276,6 +277,7 @@ def _face(stream: Stream, view: View) -> _Face:
     pane = f"({time_us} - {time_us} % {size_us}) // 1000" if size_us else "CAST(0 AS BIGINT)"
     columns = [f"{key.expression.sql} AS {duckdb_name(key.name)}" for key in written.keys]
     columns += [f"{pane} AS {PANE}", f"count(*) AS {EVENTS}"]
+    columns += [f"max(least({time_us}, epoch_us({ARRIVED}))) AS {OWN_NEWEST}"] if own_time else []
     columns += [f"{sql} AS {duckdb_name(name)}" for name, sql in partials.items()]
     where = f" WHERE {written.where.sql}" if written.where else ""
     places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))
@@ -291,10 +293,10 @@ def _face(stream: Stream, view: View) -> _Face:
     )
 
 
-def _reserved(relation: Relation, *, ordered: bool) -> tuple[str, ...]:
+def _reserved(relation: Relation, *, ordered: bool, arrived: bool) -> tuple[str, ...]:
     """Columns of ours that the partials of a view need beside the fields of its relation."""
     order = (POSITION, *([PLACE] if relation.repeats else [])) if ordered else (POSITION,) * relation.by_position
-    return order if relation.event_time else (ARRIVED, *order)
+    return (ARRIVED, *order) if arrived or relation.event_time is None else order
 
 
 def _over(aggregate: Aggregate, sql: str) -> Aggregate:

@@ -22,7 +22,7 @@ from headrace.maintain.matches import with_computed
 from headrace.maintain.own import give_lifts
 from headrace.maintain.rows import Joins, rows_of
 from headrace.spark.session import is_alive
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
+from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, Version
 from headrace.store.columns import partial_columns
 from headrace.store.key_ids import key_id_sql
 
@@ -99,6 +99,8 @@ def partials(
         F.expr("count(*)").alias(EVENTS),
         F.expr(f"count_if({settled_when(stream, view, patience_ms)})").alias(CORRECTIONS),
     ]
+    if view.has_own_time(stream.name):
+        columns.append(F.expr(f"max(least({event_time_us}, unix_micros({ARRIVED})))").alias(OWN_NEWEST))
     lifted: dict[str, str] = {}  # equal aggregates are computed once
     for column, written in zip(view.columns, face.view.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
@@ -126,8 +128,11 @@ def view_rows(
 
 
 def settled_when(stream: Stream, view: View, patience_ms: int) -> str:
-    """SQL for whether the pane of an event, or of a row made of it, was settled when it came: it is a correction."""
-    _, end_us = _pane(stream, view)
+    """SQL for whether the pane of an event, or of a row made of it, was settled when it came: it is a correction.
+
+    By the time of the stream: what rows with an event time of their own had settled at each commit is not recorded.
+    """
+    _, end_us = (None, None) if view.has_own_time(stream.name) else _pane(stream, view)
     return f"coalesce({end_us} + {patience_ms * 1000}L <= unix_micros({NEWEST}), false)" if end_us else "false"
 
 

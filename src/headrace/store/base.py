@@ -32,6 +32,7 @@ KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
 PANE = "_pane"  # start of the pane, in ms since the epoch; 0 for a view without window
 EVENTS = "_events"  # how many events are in the row
 CORRECTIONS = "_corrections"  # how many of them came when their pane was settled
+OWN_NEWEST = "_own_newest"  # in partials of rows with an event time of their own: the newest one, in us
 BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read from batch tables
 COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
 FROM, TO = "_from", "_to"  # a span of time, in ms since the epoch
@@ -54,6 +55,7 @@ class BatchTable:
     to_commit: int
     rows: int
     events: int
+    newest_us: int | None = None  # the newest event time of its rows, if they have their own
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Base:
     built_to: int = 0  # of a build: commits [0, built_to) have been computed
     applied_to: int = 0
     position: Position | None = TRANSPORT_START  # where the transport continues after commit applied_to - 1, if known
-    newest_us: int | None = None  # newest event time over commits [0, applied_to)
+    newest_us: int | None = None  # newest event time over commits [0, applied_to); of its rows, if they have their own
     applied_at_us: int = 0  # wall time of the last merge
     stalled: str | None = None  # the error that stops the computation of its events
     quarantined: bool = False  # it is stalled because computing it ends Java

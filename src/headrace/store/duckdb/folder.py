@@ -21,6 +21,7 @@ from headrace.store.duckdb.apart import compare_apart, make_apart
 from headrace.store.duckdb.batch_table import check_batch_table, make_batch_table
 from headrace.store.duckdb.compare import compare
 from headrace.store.duckdb.database import DAMAGED
+from headrace.store.own_time import own_newest
 
 HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 
@@ -41,7 +42,7 @@ def make_table(
         content = make_apart(version.view, folder / name, partials=partials, earlier=older, stopping=stopping)
     else:
         content = make_batch_table(version.view, folder / name, partials=partials, earlier=older)
-    return BatchTable(name, *commits, content.rows, content.events)
+    return BatchTable(name, *commits, content.rows, content.events, own_newest(partials))
 
 
 def compare_layers(

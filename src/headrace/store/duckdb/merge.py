@@ -13,6 +13,8 @@ from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables_of
 from headrace.store.duckdb.tables import ROWS, STAGED, merge_few, merge_many
 from headrace.store.duckdb.versions import FENCED, gone, position_text
+from headrace.store.own_time import own_newest
+from headrace.timing import later
 
 FEW_ROWS = 2_000  # of partials: one MERGE takes less time than statements that are faster for many
 MOVE = """
@@ -20,6 +22,9 @@ UPDATE bases SET applied_to = $to, position = $position, newest_us = $newest, id
 WHERE stream = $stream AND applied_to = $from AND list_contains($ids, {'view': view, 'number': number}) AND EXISTS (
     FROM versions AS v WHERE v.view = bases.view AND v.number = bases.number AND fence = $fence AND state <> 'retired')
 """
+
+
+OWN_TIME = "UPDATE bases SET newest_us = ?, idle_us = NULL WHERE view = ? AND number = ? AND stream = ?"
 
 
 def move(connection: duckdb.DuckDBPyConnection, step: Step, versions: Sequence[Version], fence: int) -> None:
@@ -67,6 +72,9 @@ def merge(
 
     `note` gets the name of a table with the cells that were merged, or None if there are none.
     """
+    if version.view.has_own_time(stream):
+        newest_us = later(version.base(stream).newest_us, own_newest(parts))
+        run(connection, OWN_TIME, [newest_us, *version.id, stream])
     source = None
     view, table = version.view, speed_tables_of(version, stream)[-1]
     files = [str(part) for part in parts if not isinstance(part, pa.Table)]

@@ -61,6 +61,7 @@ from headrace.store.duckdb.versions import (
     read_versions,
     starting_base,
 )
+from headrace.timing import later
 
 NUMBER = "number"  # the highest one of a view's versions, as it is kept
 UNSERVED = ("registered", "building", "ready")
@@ -114,7 +115,10 @@ class DuckStore:
         pinned: Pinned = NOT_PINNED,
     ) -> Version:
         at = at if view.over is None else NO_HISTORY  # what is made of a table has no history of its own
-        bases = tuple(starting_base(stream, patience_ms[stream], at.get(stream, START)) for stream in view.streams)
+        bases = tuple(
+            starting_base(stream, patience_ms[stream], at.get(stream, START), own_time=view.has_own_time(stream))
+            for stream in view.streams
+        )
         history = any(base.horizon for base in bases) or view.over is not None
         with self._transaction() as connection:
             own = [v for v in read_versions(connection) if v.view.name == view.name]
@@ -196,10 +200,12 @@ class DuckStore:
         fault_point("fill.before_commit")
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "building")
-            horizon = version.base(stream).horizon
+            base = version.base(stream)
+            horizon = base.horizon
             if (table.from_commit, table.to_commit) != (0, horizon):
                 raise gone(view, number, f"horizon {horizon}")
-            change_base(connection, self._fence, version, stream, batch=batch_text([table]))
+            newest_us = later(base.newest_us, table.newest_us)
+            change_base(connection, self._fence, version, stream, batch=batch_text([table]), newest_us=newest_us)
             if all(base.built for base in version.bases if base.stream != stream):
                 change(connection, self._fence, version, state="ready")
         fault_point("fill.after_commit")

@@ -94,16 +94,19 @@ def commits_text(version: Version) -> str:
     return " and ".join(f"{commits} commits of {stream}" for stream, commits in version.commits.items())
 
 
-def starting_base(stream: str, patience_ms: int, at: Point) -> Base:
-    """A stream that a version reads from here on; what comes before is for a build."""
+def starting_base(stream: str, patience_ms: int, at: Point, *, own_time: bool = False) -> Base:
+    """A stream that a version reads from here on; what comes before is for a build.
+
+    With an event time of its own, the version learns the newest one from the rows of the build.
+    """
     return Base(
         stream,
         patience_ms,
         horizon=at.commit,
         applied_to=at.commit,
         position=at.position,
-        newest_us=at.newest_us,
-        idle_us=at.idle_us,
+        newest_us=None if own_time else at.newest_us,
+        idle_us=None if own_time else at.idle_us,
         applied_at_us=now_us(),
     )
 
@@ -175,7 +178,8 @@ def position_text(position: Position | None) -> str:
 
 def batch_text(tables: Sequence[BatchTable]) -> str:
     """Batch tables as the store writes them."""
-    return orjson.dumps([asdict(table) for table in tables]).decode()
+    values = (asdict(table) for table in tables)
+    return orjson.dumps([{name: of for name, of in table.items() if of is not None} for table in values]).decode()
 
 
 def change_base(connection: Connection, fence: int, version: Version, stream: str, **values: Any) -> None:
