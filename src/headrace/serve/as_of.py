@@ -59,8 +59,11 @@ def _read_streams(value: Mapping[str, Any] | str) -> tuple[tuple[str, int], ...]
     names = [name for name, _ in pairs]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None or not names:
-        found = f"'{repeated}' twice" if repeated else "no stream"
-        raise QuestionError(f"{VERSION} takes each stream once", found=found, expected="such as visits=12,calls=7")
+        raise QuestionError(
+            f"{VERSION} takes each stream once",
+            found=f"'{repeated}' twice" if repeated else "no stream",
+            expected="such as visits=12,calls=7",
+        )
     return tuple((str(name), _read_commits(count)) for name, count in pairs)
 
 
