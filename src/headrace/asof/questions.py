@@ -172,11 +172,11 @@ def _check_streams(as_of: AsOf, version: Version) -> None:
             found=f"commit {as_of.commits}",
             expected=f"a time, or the commits of each stream, such as {example}",
         )
-    named = dict(as_of.of_streams or ())
-    other = next((name for name in named if name not in streams), None)
+    counts = dict(as_of.of_streams or ())
+    other = next((name for name in counts if name not in streams), None)
     if other is not None:
         raise QuestionError(f"view '{view}' does not read stream '{other}'", expected=f"such as {example}")
-    missing = next((name for name in streams if name not in named), None) if named else None
+    missing = next((name for name in streams if name not in counts), None) if counts else None
     if missing is not None:
         raise QuestionError(
             f"view '{view}' also reads stream '{missing}', whose commits are not given", expected=f"such as {example}"
@@ -186,8 +186,8 @@ def _check_streams(as_of: AsOf, version: Version) -> None:
 def _find_all_commits(as_of: AsOf, lakes: Sequence[Lake]) -> dict[str, int]:
     """How many commits of each stream a question is about; raises QuestionError if none had any then."""
     if as_of.of_streams is not None:
-        named = dict(as_of.of_streams)
-        of_each = ((stream, table, AsOf(commits=named[stream.name])) for stream, table in lakes)
+        counts = dict(as_of.of_streams)
+        of_each = ((stream, table, AsOf(commits=counts[stream.name])) for stream, table in lakes)
         return {stream.name: find_commits(of, stream, table) if of.commits else 0 for stream, table, of in of_each}
     commits: dict[str, int] = {}
     for stream, table in lakes:
