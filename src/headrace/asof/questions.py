@@ -162,24 +162,28 @@ def _refuse_quarantined(version: Version) -> None:
         raise NotReadyError(f"view '{version.view.name}' cannot be computed: {version.stalled}")
 
 
-def _check_streams(as_of: AsOf, version: Version) -> None:
+def _check_streams(as_of: AsOf, version: Version, streams: Sequence[str]) -> None:
     """Refuse a number of commits if it is not clear of which streams: each numbers its own."""
-    view, streams = version.view.name, version.view.streams
-    example = write_commits(version.commits)
+    example = f"such as {write_commits({stream: version.commits.get(stream, 1) for stream in streams})}"
+    reads = f"view '{version.view.name}' reads several streams"
+    if set(streams) != set(version.view.streams):
+        reads = f"the question is about streams {', '.join(streams)}"
     if as_of.commits is not None and len(streams) > 1:
         raise QuestionError(
-            f"view '{view}' reads several streams, and each numbers its own commits",
+            f"{reads}, and each numbers its own commits",
             found=f"commit {as_of.commits}",
-            expected=f"a time, or the commits of each stream, such as {example}",
+            expected=f"a time, or the commits of each stream, {example}",
         )
-    counts = dict(as_of.of_streams or ())
+    if as_of.of_streams is None:
+        return
+    counts = dict(as_of.of_streams)
     other = next((name for name in counts if name not in streams), None)
     if other is not None:
-        raise QuestionError(f"view '{view}' does not read stream '{other}'", expected=f"such as {example}")
-    missing = next((name for name in streams if name not in counts), None) if counts else None
+        raise QuestionError(f"view '{version.view.name}' does not read stream '{other}'", expected=example)
+    missing = next((name for name in streams if name not in counts), None)
     if missing is not None:
         raise QuestionError(
-            f"view '{view}' also reads stream '{missing}', whose commits are not given", expected=f"such as {example}"
+            f"view '{version.view.name}' also reads stream '{missing}', whose commits are not given", expected=example
         )
 
 
