@@ -33,11 +33,10 @@ from headrace.transport.position import Position, Range
 
 MOST_BYTES = 96 << 20  # of the transport in one micro-batch
 SMALLEST_RANGE = 1 << 20  # below this a second task costs more than it saves
-Hold = Callable[[threading.Event], None]  # returns when the first micro-batch may begin, or when the event is set
-
 POLL_S = 0.02  # interval of reading the end of the transport while there are no new events
 STOP_S = 10.0  # how long `stop` waits for the running micro-batch
 POOL = "append"
+Hold = Callable[[threading.Event], None]  # returns when the first micro-batch may begin, or when the event is set
 
 
 class Companion(Protocol):
