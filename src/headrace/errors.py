@@ -363,3 +363,24 @@ def did_you_mean(name: str, names: Iterable[str]) -> str | None:
     """A hint with the most similar of these names, if one is similar."""
     near = nearest(name, names)
     return f"did you mean '{near}'?" if near else None
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> NotFoundError:
+    """The error for a stream, view or table that is none of those known."""
+    hints = (did_you_mean(name, known), f"`headrace {kind}s` lists all")
+    return NotFoundError(f"{kind} '{name}' does not exist", fix=" ".join(filter(None, hints)))
+
+
+def not_a_view(stream: str) -> NotFoundError:
+    """The error for a question to a stream."""
+    return NotFoundError(
+        f"'{stream}' is a stream, and only views and tables answer questions",
+        fix=f"`headrace tail {stream}` shows its events; CREATE MATERIALIZED VIEW … FROM {stream} aggregates them",
+    )
+
+
+def not_a_stream(view: str) -> NotFoundError:
+    """The error for events that are sent to a view."""
+    return NotFoundError(
+        f"'{view}' is a view, and events are sent to streams", fix="`headrace graph` shows what it reads"
+    )

@@ -80,7 +80,7 @@ def test_through_a_server(dead_letter_folder: Path, serve: Callable[..., Served]
 
 
 def test_mistakes(applied: Path, headrace: Callable[..., Ran]) -> None:
-    assert headrace("dead-letters", "visits", "-w", applied).out == "stream visits has no dead letters\n"
+    assert headrace("dead-letters", "visits", "-w", applied).out == "visits has no dead letters\n"
     assert "stream 'visitz' does not exist; did you mean" in headrace("dead-letters", "visitz", "-w", applied).err
     assert (
         "show takes a position, other actions do not" in headrace("dead-letters", "visits", "show", "-w", applied).err

@@ -106,8 +106,8 @@ WRONG = {
 }
 IMPOSSIBLE = {
     "init": [["shop"], ["shop", "--from", "nosuch.csv"]],
-    "send": [["visits", "nosuch.ndjson"], ["nosuch", "a.ndjson"]],
-    "ask": [["nosuch"], ["traffic", "-w", "http://127.0.0.1:9"]],
+    "send": [["visits", "nosuch.ndjson"], ["nosuch", "a.ndjson"], ["traffic", "a.ndjson"]],
+    "ask": [["nosuch"], ["visits"], ["traffic", "-w", "http://127.0.0.1:9"]],
     "explain": [["nosuch", "--at", "2026-01-01"]],
     "sql": [["SELECT 1 FROM nosuch"], ["-f", "nosuch.sql"]],
     "status": [["-w", "nowhere"]],

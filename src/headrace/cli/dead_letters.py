@@ -87,7 +87,7 @@ def dead_letters(
 def _print_page(page: DeadLetterPage, stream: str) -> None:
     letters, total = page.dead_letters, page.total
     if not letters:
-        typer.echo(f"none of {count(total)} dead letters matches" if total else f"stream {stream} has no dead letters")
+        typer.echo(f"none of {count(total)} dead letters matches" if total else f"{stream} has no dead letters")
         return
     out = console()
     rows = [[str(each.position), each.arrived[:19], printable(each.reason), _event_start(each)] for each in letters]
@@ -103,7 +103,7 @@ def _event_start(letter: DeadLetter) -> str:
 
 def _print_reasons(reasons: list[DeadLetterReason], stream: str) -> None:
     if not reasons:
-        typer.echo(f"stream {stream} has no dead letters")
+        typer.echo(f"{stream} has no dead letters")
         return
     rows = [[count(why.count), printable(why.reason), printable(why.newest), str(why.position)] for why in reasons]
     console().print(make_table(["count", "reason", "newest", "at position"], rows, ["count", "at position"]))

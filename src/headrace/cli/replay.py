@@ -62,7 +62,7 @@ def print_replay(totals: ReplayTotals, stream: str) -> None:
     if totals.missing_keys:
         _print_found(totals, stream)
     elif not read:
-        typer.echo(f"stream {stream} has no dead letters")
+        typer.echo(f"{stream} has no dead letters")
     elif not readable:
         typer.echo(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")
         typer.echo("An edited definition has to be applied first: see `headrace plan`.")

@@ -19,9 +19,9 @@ from headrace.client.changes import ChangeCalls
 from headrace.client.wire import encode_question, key_pairs
 from headrace.errors import (
     HeadraceError,
-    NotFoundError,
     RequestError,
-    did_you_mean,
+    not_a_stream,
+    unknown,
 )
 from headrace.follow.page import EventPage, EventQuestion
 from headrace.follow.terms import SubscriptionStatus
@@ -183,10 +183,8 @@ class Remote(ChangeCalls):
                     f"table '{name}' is made from {', '.join(made_from)}: no rows can be sent to it",
                     fix=f"send events to {' or '.join(made_from)}",
                 )
-            hint = did_you_mean(name, streams)
-            raise NotFoundError(
-                f"stream '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
-            )
+            views = {*(view.name for view in self.views()), *(view.name for view in self.logical_views())}
+            raise not_a_stream(name) if name in views else unknown("stream", name, streams)
         return streams[name]
 
     def streams(self) -> list[StreamStatus]:

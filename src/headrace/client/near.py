@@ -22,7 +22,15 @@ from headrace.client.without import WithoutServer
 from headrace.define.catalog import load
 from headrace.define.graph import graph_of
 from headrace.define.model import Stream
-from headrace.errors import CorruptionError, HeadraceError, NotFoundError, NotReadyError, did_you_mean
+from headrace.errors import (
+    CorruptionError,
+    HeadraceError,
+    NotFoundError,
+    NotReadyError,
+    not_a_stream,
+    not_a_view,
+    unknown,
+)
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.events import EventLog
 from headrace.follow.failed import FailedCalls, stream_of_view
@@ -231,10 +239,9 @@ class Offline(WithoutServer):
         target = load(self.workspace.definitions)
         if name in {*target.views, *target.logical}:
             return NotFoundError(f"view '{name}' is declared but not applied yet", fix="`headrace up` applies it")
-        hint = did_you_mean(name, [*self._catalog.views, *self._catalog.logical])
-        return NotFoundError(
-            f"view '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all"
-        )
+        if name in self._catalog.streams:
+            return not_a_view(name)
+        return unknown("view", name, [*self._catalog.views, *self._catalog.logical])
 
     def plan(self) -> Plan:
         """The changes from the last applied definitions to the definitions folder."""
@@ -502,13 +509,11 @@ class Offline(WithoutServer):
             if waiting and self._lease is not None and self.plan().only_creates:
                 self.apply()  # before writing, as a server does when it starts
                 return self._catalog.streams[name]
-            hint = did_you_mean(name, self._catalog.streams)
-            raise NotFoundError(
-                f"stream '{name}' does not exist",
-                fix="it is defined but not applied: `headrace apply`"
-                if waiting
-                else f"{hint + ' ' if hint else ''}`headrace streams` lists all",
-            )
+            if waiting:
+                fix = "it is defined but not applied: `headrace apply`"
+                raise NotFoundError(f"stream '{name}' does not exist", fix=fix)
+            known = name in self._catalog.views or name in self._catalog.logical
+            raise not_a_stream(name) if known else unknown("stream", name, self._catalog.streams)
         return self._catalog.streams[name]
 
     def _base(self, name: str) -> Stream:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.cells import moment_text
 from headrace.define.durations import format_duration
-from headrace.errors import HeadraceError, NotFoundError, did_you_mean
+from headrace.errors import HeadraceError, unknown
 from headrace.format import count, freshness, span
 from headrace.html import Html, Part, tag
 from headrace.serve.notebook import answer_html, bars_svg, block, facts_html, heading, quiet, table
@@ -191,7 +191,4 @@ def _find(kind: str, name: str, statuses: Sequence[Status]) -> Status:
     for status in statuses:
         if status.name == name:
             return status
-    hint = did_you_mean(name, [status.name for status in statuses])
-    raise NotFoundError(
-        f"{kind} '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace {kind}s` lists all"
-    )
+    raise unknown(kind, name, [status.name for status in statuses])

@@ -13,7 +13,7 @@ import orjson
 from headrace.client.notebook import ConnectedView
 from headrace.define.model import JSON
 from headrace.define.reader import parse_type
-from headrace.errors import IngestError, NotFoundError, NotReadyError, RequestError, SqlError, did_you_mean
+from headrace.errors import IngestError, NotReadyError, RequestError, SqlError, unknown
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import ANY, Layout, format_of
 from headrace.serve.values import key_value
@@ -40,10 +40,7 @@ class ConnectedTable(ConnectedView):
         for table in tables:
             if table.name == self.name:
                 return table
-        hint = did_you_mean(self.name, [table.name for table in tables])
-        raise NotFoundError(
-            f"table '{self.name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace tables` lists all"
-        )
+        raise unknown("table", self.name, [table.name for table in tables])
 
     def upsert(self, rows: Any, *, key: str | None = None) -> IngestReply:
         """Insert rows, or replace those with the same primary key: mappings, a pandas DataFrame or an Arrow table.

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from headrace.errors import HeadraceError, NotFoundError, NotReadyError, QuestionError, did_you_mean
+from headrace.errors import HeadraceError, NotReadyError, QuestionError, unknown
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.lookup import arrange, too_many_rows
@@ -260,5 +260,4 @@ def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
             found=building.stalled or f"{building.total('built_to'):,} of {building.total('horizon'):,} commits read",
             fix="`headrace versions` shows its progress; ask again when it serves",
         )
-    hint = did_you_mean(view, [version.view.name for version in snapshot.versions()])
-    return NotFoundError(f"view '{view}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all")
+    return unknown("view", view, [version.view.name for version in snapshot.versions()])

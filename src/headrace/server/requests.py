@@ -19,7 +19,7 @@ from headrace.define.catalog import Catalog
 from headrace.define.graph import graph_of, views_reading
 from headrace.define.kafka import parse_place
 from headrace.define.model import LogicalView, Stream
-from headrace.errors import NotFoundError, QuestionError, did_you_mean
+from headrace.errors import QuestionError, not_a_stream, not_a_view, unknown
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.failed import FailedCalls
 from headrace.follow.feed import ViewFeed, ViewFeeds
@@ -145,6 +145,9 @@ class Requests:
         logical = self._logical.get(question.view)
         if logical is not None:
             return ask_logical(logical, question, partial(self._sql_as_of, job), self._pages)
+        catalog = self._definitions.running.catalog
+        if question.view in catalog.streams and question.view not in catalog.views:
+            raise not_a_view(question.view)
         if question.as_of is not None:
             return self._lake_questions.ask(question, job)
         return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
@@ -355,10 +358,9 @@ class Requests:
         if derived is not None:
             raise no_own_log(derived)
         if stream not in pipelines:
-            hint = did_you_mean(stream, pipelines)
-            raise NotFoundError(
-                f"stream '{stream}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace streams` lists all"
-            )
+            catalog = self._definitions.running.catalog
+            known = stream in catalog.views or stream in catalog.logical
+            raise not_a_stream(stream) if known else unknown("stream", stream, pipelines)
         return pipelines[stream]
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import Table
-from headrace.errors import NotFoundError, RequestError, did_you_mean
+from headrace.errors import RequestError, unknown
 from headrace.server.state import StreamStatus, TableColumn, TableStatus, ViewStatus
 from headrace.store.base import Snapshot
 
@@ -46,10 +46,7 @@ def find_table(catalog: Catalog, name: str) -> Table:
     """A table by its name; raises NotFoundError."""
     table = catalog.tables.get(name)
     if table is None:
-        hint = did_you_mean(name, catalog.tables)
-        raise NotFoundError(
-            f"table '{name}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace tables` lists all"
-        )
+        raise unknown("table", name, catalog.tables)
     return table
 
 

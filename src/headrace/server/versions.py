@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import View
-from headrace.errors import NotFoundError, NotReadyError, QuestionError, StartingError, did_you_mean
+from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
@@ -82,7 +82,7 @@ class Versions:
         _check_tables(version.view, full, tables)
         running = self._pipelines()
         if not all(stream in running for stream in version.view.streams):
-            raise unknown_view(view, ())  # dropped with its stream, just now
+            raise unknown("view", view, ())  # dropped with its stream, just now
         pipelines = {stream: running[stream] for stream in version.view.streams}
         batches = [pipeline.batch for pipeline in pipelines.values() if pipeline.batch]
         if len(batches) < len(pipelines):
@@ -145,11 +145,5 @@ def _find(view: str, versions: Iterable[Version]) -> Version:
     live = [version for version in versions if version.live]
     own = [version for version in live if version.view.name == view]
     if not own:
-        raise unknown_view(view, {version.view.name for version in live})
+        raise unknown("view", view, {version.view.name for version in live})
     return max(own, key=lambda version: version.serving)
-
-
-def unknown_view(view: str, known: Iterable[str]) -> NotFoundError:
-    """The error for a view that is not there."""
-    hint = did_you_mean(view, known)
-    return NotFoundError(f"view '{view}' does not exist", fix=f"{hint + ' ' if hint else ''}`headrace views` lists all")
