@@ -84,6 +84,10 @@ def test_http(folder_with_tables: Path, headrace: Callable[..., Ran], serve: Cal
     assert "table 'pages' is made from visits: no rows can be sent to it; send events to visits" in refused.err
     tables = {table["name"]: table for table in served.http.get("/v1/tables").json()["tables"]}
     assert tables["pages"]["derived_from"] == ["visits"]
+    page = served.http.get("/", headers={"Accept": "text/html"}).text
+    listed, views = page.index('aria-label="tables"'), page.index('id="views"')
+    assert listed < page.index('href="/views/users"') < views < page.index('href="/views/traffic"')
+    assert 'href="/views/users"' not in page[views:], "a table is no view on the page"
 
 
 def test_python(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:

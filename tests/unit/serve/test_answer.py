@@ -72,6 +72,16 @@ def test_the_json_of_an_answer(store: DuckStore, tmp_path: Path) -> None:
             "commits": {"events": 4},
             "newest_event": "2026-01-01T11:59:30.250000Z",
             "at": "2026-01-01T12:00:00Z",
+            "streams": {
+                "events": {
+                    "commits": 4,
+                    "horizon": 0,
+                    "newest_event": "2026-01-01T11:59:30.250000Z",
+                    "settled_until": "2026-01-01T11:59:30.250000Z",
+                    "freshness_ms": 4,
+                    "freshness_reason": None,
+                }
+            },
         },
         "freshness_ms": 4,
         "freshness_reason": None,

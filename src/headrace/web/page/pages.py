@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
-from headrace.server.state import LogicalStatus, ViewStatus, WorkspaceStatus
+from headrace.server.state import LogicalStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
 from headrace.web.page.alerts import alerts_section
 from headrace.web.page.cache import Cache
@@ -28,6 +28,7 @@ from headrace.web.page.sections import (
     state_line,
     streams_table,
     subscriptions_table,
+    tables_table,
     trouble,
     view_card,
     view_inside,
@@ -60,6 +61,7 @@ class WorkspacePage:
         self._runtime = runtime
         self._reasons: Cache[list[DeadLetterReason]] = Cache(REASONS_S)
         self._computed: Cache[Html] = Cache(COMPUTED_S)
+        self._tables: Cache[list[TableStatus]] = Cache()
         self._inside: dict[str, tuple[Any, Html]] = {}
         self._few = ContentReader(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
         self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
@@ -68,13 +70,15 @@ class WorkspacePage:
         """Everything at a glance."""
         at = datetime.now(UTC)
         status = self._runtime.status()
+        tables = self._tables.get(None, self._runtime.tables)
         live = tag(
             "main",
             state_line(status, self._runtime.monitor.health().reason, at),
             tag("p", tag("a", "Graph: what reads what", href="/graph")) if status.streams else None,
             trouble(status),
             _section("Streams", self._streams(status)),
-            _section("Views", self._views(status, at)) if status.streams else None,
+            _section("Tables", self._tables_with_letters(tables)) if tables else None,
+            _section("Views", self._views(status, {each.name for each in tables}, at)) if status.streams else None,
             _section("Logical views", logical_table(status.logical)) if status.logical else None,
             _section("Sinks", sinks_table(status.sinks)) if status.sinks else None,
             _section("Subscriptions", subscriptions_table(status.subscriptions)) if status.subscriptions else None,
@@ -181,8 +185,12 @@ class WorkspacePage:
         except HeadraceError:
             return []  # the stream was dropped between two reads
 
-    def _views(self, status: WorkspaceStatus, at: datetime) -> Html:
-        views = status.views
+    def _tables_with_letters(self, tables: Sequence[TableStatus]) -> Html:
+        dead = [dead_letters(t.name, t.dead_letters, self._why(t.name)) for t in tables if t.dead_letters]
+        return join(tables_table(tables), dead)
+
+    def _views(self, status: WorkspaceStatus, tables: Collection[str], at: datetime) -> Html:
+        views = [view for view in status.views if view.name not in tables]
         if not views:
             return hints.define_view(status.folder, status.streams[0])
         cards = [self._card(view, at) for view in views[:LIVE_VIEWS]]

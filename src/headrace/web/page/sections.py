@@ -13,7 +13,7 @@ from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
 from headrace.server.layers import alarm
-from headrace.server.state import StreamStatus, ViewStatus, WorkspaceStatus
+from headrace.server.state import StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page.chart import chart
 from headrace.web.page.content import Content
 from headrace.web.page.explanation import explain_path
@@ -139,6 +139,27 @@ def views_table(views: Sequence[ViewStatus]) -> Html:
     ]
     numbers, minor = ["version", "commits", "rows", "corrections"], ["stream", "keys", "window", "commits"]
     return table(columns(*titles, numbers=numbers, minor=minor), rows, label="views", stacked=True)
+
+
+def tables_table(tables: Sequence[TableStatus]) -> Html:
+    """A row per table."""
+    titles = ["table", "key", "made from", "rows", "changes", "dead letters", "version", "freshness", "newest change"]
+    rows = [
+        [
+            tag("a", breakable(each.name), href=view_path(each.name)),
+            breakable(", ".join(each.key)),
+            breakable(", ".join(each.derived_from) or "–"),
+            count(each.rows),
+            count(each.changes),
+            tag("span", count(each.dead_letters), class_="warn" if each.dead_letters else None),
+            count(each.version),
+            _freshness(each.freshness_ms, each.freshness_reason),
+            moment_text(each.newest_change),
+        ]
+        for each in tables
+    ]
+    numbers = ["rows", "changes", "dead letters", "version"]
+    return table(columns(*titles, numbers=numbers, minor=["key", "made from"]), rows, label="tables", stacked=True)
 
 
 def subscriptions_table(subscriptions: Sequence[SubscriptionStatus]) -> Html:
