@@ -122,7 +122,7 @@ def test_integer_keys_have_no_thousands_separators(
     event = visit_of(None, 0, size=12_345)
     fill(served.runtime, tmp_path, "years", [type(event)((2026,), event.at_ms, event.values)])
     table = headrace("ask", "years", "-w", served.url).out
-    assert table.splitlines()[2].split() == ["2026", "12,345", "provisional"]
+    assert table.splitlines()[2].split() == ["2026", "12,345"]
     table = headrace("sql", "SELECT year, bytes FROM years", "-w", served.url).out
     assert table.splitlines()[2].split() == ["2026", "12345"], "SQL has no keys to tell from measures"
     assert ">2026<" in served.http.get("/views/years").text

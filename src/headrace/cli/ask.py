@@ -199,8 +199,9 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     names = [name for name, _ in answer.columns]
     keys = names.index("window_start") if "window_start" in names else 0
     rows = answer.values[:most]
-    unbounded = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
-    columns = [(i, name) for i, name in enumerate(names) if name not in unbounded]
+    hidden_columns = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
+    hidden_columns += [] if _has_settled(answer) else ["settled"]
+    columns = [(i, name) for i, name in enumerate(names) if name not in hidden_columns]
     numbers = [name for name, of in answer.columns if of.is_numeric]
     failed = {(error.row, error.column) for error in answer.errors}
     estimated = {(at, name) for name, places in answer.estimates.items() for at in places}
@@ -303,4 +304,6 @@ def _key_text(key: Mapping[str, Any]) -> str:
 
 
 def _has_settled(answer: Answer) -> bool:
-    return any(name == "settled" for name, _ in answer.columns)
+    """Whether its rows say if they are settled: without windows they never are, and it is not shown."""
+    windowless = answer.windows is None and answer.parts is None
+    return not windowless and any(name == "settled" for name, _ in answer.columns)
