@@ -22,6 +22,8 @@ from tests.surfaces.conftest import ERROR_SHAPE, Served
         ("GET", "/v1/streams/visits/events", None, 405, "method_not_allowed", "does not support GET"),
         ("DELETE", "/v1/views/traffic", None, 405, "method_not_allowed", "does not support DELETE"),
         ("GET", "/v1/views/trafic", None, 404, "not_found", "did you mean 'traffic'?"),
+        ("GET", "/v1/views/visits", None, 404, "not_found", "`headrace tail visits` shows its events"),
+        ("POST", "/v1/streams/traffic/events", b"{}", 404, "not_found", "'traffic' is a view"),
         ("GET", "/v1/views/traffic?start=yesterday", None, 400, "question", "start is not a time"),
         ("GET", "/v1/views/traffic?page=/home", None, 400, "question", "key.page="),
         ("GET", "/v1/views/traffic?key.pgae=/home", None, 400, "question", "did you mean 'page'?"),

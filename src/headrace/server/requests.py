@@ -145,9 +145,7 @@ class Requests:
         logical = self._logical.get(question.view)
         if logical is not None:
             return ask_logical(logical, question, partial(self._sql_as_of, job), self._pages)
-        catalog = self._definitions.running.catalog
-        if question.view in catalog.streams and question.view not in catalog.views:
-            raise not_a_view(question.view)
+        self._refuse_stream(question.view)
         if question.as_of is not None:
             return self._lake_questions.ask(question, job)
         return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
@@ -160,6 +158,7 @@ class Requests:
         """The JSON of the answer from the store, to be recalled by the text of the question."""
         if question.view in self._logical:
             return orjson.dumps(self.ask(question).as_dict())
+        self._refuse_stream(question.view)
         return self._recent.ask(question, text, datetime.now(UTC))
 
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
@@ -346,6 +345,11 @@ class Requests:
         if derived is not None:
             refuse_derived(derived)
         return self._pipeline(stream).ingest
+
+    def _refuse_stream(self, view: str) -> None:
+        catalog = self._definitions.running.catalog
+        if view in catalog.streams and view not in catalog.views:
+            raise not_a_view(view)
 
     def _derived(self, stream: str) -> Stream | None:
         """The stream, if it is a derived one: it has no pipeline."""
