@@ -9,9 +9,12 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +47,20 @@ WHERE CASE WHEN who = 'exit' THEN length(replace(replace(replace(who, 'x', lpad(
 def java_of(server: UpServer) -> int:
     """The process id of a server's Java; 0 while there is none."""
     for task in Path(f"/proc/{server.process.pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            name = Path(f"/proc/{child}/comm")
-            if name.exists() and name.read_text().strip() == "java":
-                return int(child)
+        with suppress(FileNotFoundError, ProcessLookupError):  # threads and processes end while they are listed
+            for child in (task / "children").read_text().split():
+                if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+                    return int(child)
     return 0
+
+
+def kill_java(server: UpServer) -> bool:
+    """Kill a server's Java, also while it starts; False while there is none."""
+    java = java_of(server)
+    if java:
+        with suppress(ProcessLookupError):
+            os.kill(java, signal.SIGKILL)
+    return bool(java)
 
 
 class Writer:
@@ -120,6 +132,30 @@ def workspace(folder: Path, definitions: dict[str, str]) -> Path:
     return folder
 
 
+def test_java_that_ends_while_a_session_is_made(tmp_path: Path) -> None:
+    script = """if True:
+        import sys
+        from pathlib import Path
+        from pyspark import SparkContext
+        from headrace.spark import build
+
+        def end_java():  # between the start of Java and the session
+            build._silence_pyspark = lambda: None
+            SparkContext._gateway.proc.kill()
+            SparkContext._gateway.proc.wait()
+
+        build._silence_pyspark = end_java
+        try:
+            build.build_session(Path(sys.argv[1]))
+        except Exception:
+            print("failed once")
+        print(build.build_session(Path(sys.argv[1])).range(3).count())
+    """
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.stdout.split("\n") == ["failed once", "3", ""], run.stderr
+
+
 def test_java_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(KILLS)
     folder = workspace(tmp_path, {"clicks.sql": STREAM + VIEWS.format(more="")})
@@ -134,9 +170,7 @@ def test_java_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFix
             plan = server.http.post(f"{server.url}/v1/apply", json={}).json()
             assert "error" not in plan, plan
         time.sleep(chance.uniform(0, 4))  # the moment is what is random here
-        java = java_of(server)
-        assert java, server.log_tail()
-        os.kill(java, signal.SIGKILL)
+        wait_until(partial(kill_java, server), 120, server.log_tail)
         start_s, token = time.monotonic(), writer.token
         server.wait_for_token(token, FRESH_WITHIN_S)
         took.append(time.monotonic() - start_s)

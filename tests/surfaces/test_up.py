@@ -244,7 +244,7 @@ def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace
         wait_until(lambda: {view["name"]: view["version"] for view in connection.views()}["by_status"] is not None)
         rows = connection.ask("by_status").rows()
     assert {row["status"]: row["n"] for row in rows} == {200: 4, 304: 1, 500: 1}
-    assert headrace("ask", "by_status", "-w", up.folder).out.split()[:3] == ["status", "n", "settled"]
+    assert headrace("ask", "by_status", "-w", up.folder).out.splitlines()[0].split() == ["status", "n"]
 
 
 def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:

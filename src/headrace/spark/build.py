@@ -83,7 +83,11 @@ def _output_file(log: Path) -> Path:
 
 def _start_java(settings: Mapping[str, str], output: Path) -> None:
     """Start the JVM as PySpark does, but with its messages in a file: it prints a warning at every start."""
-    if SparkContext._gateway is not None:
+    gateway = SparkContext._gateway
+    java = getattr(gateway, "proc", None)
+    if java is not None and java.poll() is not None:
+        discard()  # Java ended before its session was there: nobody else knows of it
+    elif gateway is not None:
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
@@ -107,14 +111,16 @@ def _silence_pyspark() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def discard(session: SparkSession) -> None:
-    """Forget a session whose Java process has ended, so that the next `build_session` starts a new one.
+def discard() -> None:
+    """Forget the session whose Java process has ended, so that the next `build_session` starts a new one.
 
     PySpark keeps gateway, context and session as class attributes and has no public way to reset them.
     """
-    context, gateway, java = session.sparkContext, session.sparkContext._gateway, java_process(session)
-    context._jsc = None  # there is nothing left to stop
-    context.stop()
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    java = getattr(gateway, "proc", None)
+    if context is not None:
+        context._jsc = None  # there is nothing left to stop
+        context.stop()
     if gateway is not None:
         with suppress(Exception):  # its sockets may be closed already
             gateway.shutdown()

@@ -114,7 +114,7 @@ class SparkProcess:
                 log.error("java ended", how=how, pid=java.pid, starts=self.starts)
                 from headrace.spark.build import discard  # loads PySpark: the server accepts events first
 
-                discard(session)
+                discard()
                 return
 
 
