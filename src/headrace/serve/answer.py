@@ -122,7 +122,7 @@ class Answer:
                 "commits": dict(self.commits),
                 "newest_event": iso(self.newest_event) if self.newest_event else None,
                 "at": iso(self.at),
-                "streams": {stream: asdict(state) for stream, state in self.streams.items()},
+                "streams": states_as_dict(self.streams),
             },
             "freshness_ms": self.freshness_ms,
             "freshness_reason": self.freshness_reason,
@@ -203,3 +203,8 @@ def state_error(error: str, estimated: int, rows: int) -> str:
 
 def _apply(convert: Callable[[Any], Any] | None, value: Any) -> Any:
     return value if value is None or convert is None else convert(value)
+
+
+def states_as_dict(states: Mapping[str, StreamState]) -> dict[str, dict[str, Any]]:
+    """The states of base streams as HTTP and `--json` show them."""
+    return {stream: asdict(state) for stream, state in states.items()}

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 
 from headrace.format import iso
-from headrace.serve.answer import Answer
+from headrace.serve.answer import Answer, states_as_dict
 from headrace.serve.evaluate import Freshness, answer_serving
 from headrace.serve.question import Question
-from headrace.serve.streams import Fresh, states_as_dict, stream_states
+from headrace.serve.streams import Fresh, stream_states
 from headrace.store.base import Store, Version
 
 MOST_BYTES = 32 << 20

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.format import iso_us
 from headrace.serve.answer import StreamState
@@ -39,8 +38,3 @@ def stream_states(version: Version, fresh: Fresh) -> dict[str, StreamState]:
         )
         for base in version.bases
     }
-
-
-def states_as_dict(states: Mapping[str, StreamState]) -> dict[str, dict[str, Any]]:
-    """As HTTP and `--json` show them."""
-    return {stream: asdict(state) for stream, state in states.items()}

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.errors import MachineError
 from headrace.spark.priority import JavaPriorities
-from headrace.spark.session import BATCH_POOL, QUICK_JAVA, SPEED_POOLS, java_command, java_process
+from headrace.spark.session import BATCH_POOL, QUICK_JAVA, SPEED_POOLS, java_command, java_of, java_process
 
 LARGEST_OUTPUT = 1_000_000  # bytes of Java's messages that are kept at the next start
 SPEED_WEIGHT = 8
@@ -83,11 +83,10 @@ def _output_file(log: Path) -> Path:
 
 def _start_java(settings: Mapping[str, str], output: Path) -> None:
     """Start the JVM as PySpark does, but with its messages in a file: it prints a warning at every start."""
-    gateway = SparkContext._gateway
-    java = getattr(gateway, "proc", None)
+    java = java_of(SparkContext._gateway)
     if java is not None and java.poll() is not None:
         discard()  # Java ended before its session was there: nobody else knows of it
-    elif gateway is not None:
+    elif SparkContext._gateway is not None:
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     large = output.exists() and output.stat().st_size > LARGEST_OUTPUT
@@ -117,7 +116,7 @@ def discard() -> None:
     PySpark keeps gateway, context and session as class attributes and has no public way to reset them.
     """
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
-    java = getattr(gateway, "proc", None)
+    java = java_of(gateway)
     if context is not None:
         context._jsc = None  # there is nothing left to stop
         context.stop()

@@ -50,7 +50,12 @@ def java_command() -> str:
 
 def java_process(session: SparkSession) -> subprocess.Popen[bytes] | None:
     """The Java process that this process started for a session; None if another process started it."""
-    return getattr(session.sparkContext._gateway, "proc", None)
+    return java_of(session.sparkContext._gateway)
+
+
+def java_of(gateway: object) -> subprocess.Popen[bytes] | None:
+    """The Java process of a gateway of PySpark, if this process started it."""
+    return getattr(gateway, "proc", None)
 
 
 def is_alive(session: SparkSession) -> bool:
