@@ -100,10 +100,6 @@ class Feed:
         self.allowed = self.count if part == parts - 1 else (part + 1) * share
         self.wait_until_sent(part * share + share // 2)
 
-    @property
-    def is_producing(self) -> bool:
-        return self._thread.is_alive() and self.acknowledged < self.count
-
     def join(self) -> None:
         """All are acknowledged."""
         self._thread.join(600)
