@@ -30,8 +30,8 @@ from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.server.reconcile import point_of, reconcile_views
-from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 from headrace.transport.position import Range
 from tests.transports import make_source, on, open_one
 

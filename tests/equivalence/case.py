@@ -18,8 +18,9 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import NotReadyError
 from headrace.serve.answer import Answer
-from headrace.store.base import COUNTED, Version
+from headrace.store.columns import COUNTED
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 
 from .bench import Bench
 from .edits import edit_shape

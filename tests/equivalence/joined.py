@@ -24,8 +24,8 @@ from headrace.maintain.table_states import TableStates
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.server.reconcile import pin_tables, point_of
-from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 from headrace.transport.journal.journal import Journal
 
 

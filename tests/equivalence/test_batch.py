@@ -15,9 +15,9 @@ from headrace.aggregate.ordered import Max
 from headrace.aggregate.sketches import ApproxCountDistinct
 from headrace.define.model import Column
 from headrace.errors import NotReadyError
-from headrace.store.base import Version
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables
+from headrace.store.version import Version
 from headrace.types import BIGINT, Expression
 
 from .bench import Bench

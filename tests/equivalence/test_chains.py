@@ -34,8 +34,8 @@ from headrace.maintain.joins import TableLogs
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
 from headrace.server.reconcile import pin_tables, point_of
-from headrace.store.base import Pinned, Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Pinned, Version
 
 from .bench import Bench
 from .chains import BASES, LOGS, TABLES, Chains, ChainView, make_view

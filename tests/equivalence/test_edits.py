@@ -12,7 +12,7 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.maintain.batch import Sizes
 from headrace.server.reconcile import reconcile_views
-from headrace.store.base import Version
+from headrace.store.version import Version
 from tests.waiting import wait_until
 
 from .bench import Bench

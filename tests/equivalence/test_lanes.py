@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from headrace.define.relation_duckdb import refuse_duckdb
-from headrace.store.base import Version
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 
 from .bench import Bench
 from .case import _disagreements

@@ -14,7 +14,7 @@ from headrace.asof.questions import LakeQuestions
 from headrace.define.model import View
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 from .bench import Bench
 

@@ -22,8 +22,8 @@ from headrace.errors import ConflictError, QuestionError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
 from headrace.server.reconcile import point_of, reconcile_views
-from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 
 from .bench import Bench
 

@@ -13,7 +13,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Column
 from headrace.lake.compact import Compaction
 from headrace.maintain.speed import Speed
-from headrace.store.base import Version
+from headrace.store.version import Version
 from headrace.types import BIGINT, STRING, Expression
 
 from .bench import Bench

@@ -12,7 +12,7 @@ from headrace.bench.events import ONE_VIEW, STREAM
 from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import BatchJob
-from headrace.store.base import Base, Version
+from headrace.store.version import Base, Version
 
 VIEW = parse(STREAM + ONE_VIEW).views["traffic"]
 SUMS = """SELECT page, _pane, sum(_events), count(*) FROM read_parquet($files) GROUP BY ALL ORDER BY ALL"""

@@ -21,7 +21,7 @@ from headrace.maintain.speed import Speed
 from headrace.maintain.suspects import Suspects
 from headrace.maintain.trial import ENDED, TrialSettings
 from headrace.spark.session import is_alive
-from headrace.store.base import Base, Version
+from headrace.store.version import Base, Version
 from headrace.types import BOOLEAN, STRING, Expression
 
 from ..equivalence.bench import Bench

@@ -22,8 +22,8 @@ from headrace.lake.upkeep import Upkeep
 from headrace.maintain.speed import Speed
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 from headrace.transport.position import START
 
 from ..contracts.folder_transport import FolderTransport, requests

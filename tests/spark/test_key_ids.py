@@ -9,7 +9,7 @@ from headrace.aggregate.numeric import Count
 from headrace.define.model import Column, Field, Key, Stream, View
 from headrace.lake.schema import ARRIVED
 from headrace.maintain.partials import partials
-from headrace.store.base import KEY_ID
+from headrace.store.columns import KEY_ID
 from headrace.store.key_ids import key_id_of
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, Expression, decimal
 

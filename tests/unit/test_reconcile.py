@@ -16,8 +16,9 @@ from headrace.plan.cost import Costs, Size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
 from headrace.server.reconcile import reconcile_views
-from headrace.store.base import BatchTable, Point, Step, Version
+from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import BatchTable, Point, Version
 from headrace.transport.position import Position
 
 STREAM = "CREATE STREAM s (id BIGINT, kind STRING, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"

@@ -20,7 +20,8 @@ from headrace.define.model import Alert, View
 from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import ChangeBatch, changes_after
 from headrace.serve.follower import ViewFollower
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 
 ROWS_AT_ONCE = 5_000
 NEVER_US = -(1 << 62)  # before all times

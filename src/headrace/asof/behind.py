@@ -19,7 +19,7 @@ from headrace.lake.table import LakeFile
 from headrace.maintain.partials import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
 from headrace.maintain.rows import Joins
 from headrace.serve.cell import Cell
-from headrace.store.base import Version
+from headrace.store.version import Version
 from headrace.types import BIGINT, STRING, Expression, Type
 
 COLUMNS = (*OUR_COLUMNS, POSITION, VALUE)

@@ -18,8 +18,9 @@ from headrace.maintain.partials import damage_of
 from headrace.maintain.step import step_end
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
-from headrace.store.base import Point, Store, Version
+from headrace.store.base import Store
 from headrace.store.opening import open_temporary
+from headrace.store.version import Point, Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

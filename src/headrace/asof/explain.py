@@ -31,7 +31,7 @@ from headrace.serve.explanation import US, ExplainedEvent, Explanation
 from headrace.serve.times import MS
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,8 @@ from headrace.serve.explanation import US, Explanation
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.spark.jobs import Job
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

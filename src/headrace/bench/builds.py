@@ -31,8 +31,9 @@ from headrace.serve.question import Question
 from headrace.server.describe import memory_mb
 from headrace.server.reconcile import point_of
 from headrace.spark.build import build_session
-from headrace.store.base import Point, Step, Version
+from headrace.store.base import Step
 from headrace.store.opening import open_temporary
+from headrace.store.version import Point, Version
 
 Tell = Callable[[str], None]
 SIZES = (5, 10, 20)  # commits of a million events each

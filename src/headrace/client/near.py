@@ -98,8 +98,9 @@ from headrace.sql.children import Children
 from headrace.sql.logical import ask_logical
 from headrace.sql.pages import Pages
 from headrace.sql.query import run_sql
-from headrace.store.base import NOT_PINNED, Pinned, Store, Version
+from headrace.store.base import Store
 from headrace.store.opening import open_to_read
+from headrace.store.version import NOT_PINNED, Pinned, Version
 from headrace.transport.opening import backlog_bytes, check_transport, open_transport
 from headrace.transport.position import START
 from headrace.transport.sent import FilePiece

@@ -34,7 +34,7 @@ from headrace.lake.schema import COMMIT, POSITION, TABLES, VALUE
 from headrace.lake.table import LakeTable
 from headrace.maintain.maps import give_outcomes
 from headrace.parse.time_patterns import register
-from headrace.store.base import NOT_PINNED, Pinned
+from headrace.store.version import NOT_PINNED, Pinned
 
 OURS = (COMMIT, POSITION, ARRIVED)
 MOST_KEPT = 100_000  # the newest; all of them are counted

@@ -21,7 +21,8 @@ from headrace.errors import HeadraceError, NotFoundError
 from headrace.follow.bell import Bell
 from headrace.serve.changes import ChangeBatch, Columns, Cursor, changes_after, cursor_now, no_changes
 from headrace.serve.values import encoder
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 
 FOLLOWER = "live"  # of all live readers of a view
 LINGER_S = 600.0  # how long a view is followed after its last reader has left: readers come back

@@ -33,7 +33,7 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.maps import give_outcomes
 from headrace.maintain.own import give_function
 from headrace.parse.time_patterns import register
-from headrace.store.base import NOT_PINNED, Pinned
+from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import STRING
 
 PIN, AS_OF, FILL = "_pin", "_as_of", "_fill"  # of a row: the versions of the table, and the time in question

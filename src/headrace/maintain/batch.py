@@ -31,7 +31,8 @@ from headrace.maintain.step import next_step, step_end
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
-from headrace.store.base import Audit, Base, BatchTable, Store, Version, VersionId
+from headrace.store.base import Audit, Store
+from headrace.store.version import Base, BatchTable, Version, VersionId
 
 OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
 OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables

@@ -17,7 +17,7 @@ from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.spark.session import Session
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 POOL = "batch"
 SLICE_ROWS = 5_000_000  # events of one job: planning it is then a tenth of its time, and its groups are few

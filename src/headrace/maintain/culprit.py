@@ -19,7 +19,7 @@ from headrace.lake.storage import Storage
 from headrace.lake.table import LakeFile
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 WAYS = 16  # parts that a range is cut into: where each failure ends a Java, few rounds matter more than few attempts
 MOST_CHARACTERS = 80  # of an event, in a message

@@ -29,8 +29,9 @@ from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_o
 from headrace.maintain.step import make_step
 from headrace.maintain.table_at import TableAt
 from headrace.maintain.table_states import TableStates
-from headrace.store.base import Base, Store, Version, VersionId
+from headrace.store.base import Store
 from headrace.store.columns import partials_of
+from headrace.store.version import Base, Version, VersionId
 from headrace.timing import Timing
 
 MOST_COMMITS = 64  # that a version may be behind, and whose partials wait for their merge

@@ -25,7 +25,7 @@ from headrace.lake.pins import Pins
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, TABLES
 from headrace.lake.table import LakeTable
 from headrace.maintain.rows import Rows, rows_of
-from headrace.store.base import NOT_PINNED, Pinned
+from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import BOOLEAN, TIMESTAMP
 
 PIN, AS_OF = "_pin", "_as_of"  # of a row: the version of the table that its commit saw, and the time in question

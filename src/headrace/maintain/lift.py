@@ -37,10 +37,10 @@ from headrace.maintain.own import give_function
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.parse.time_patterns import register
 from headrace.spark.failures import one_line
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, VersionId
-from headrace.store.columns import partial_columns
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.functions import register_function
 from headrace.store.key_ids import key_id_duckdb
+from headrace.store.version import VersionId
 from headrace.types import Expression
 
 EVENTS_TABLE = "events"

@@ -22,9 +22,9 @@ from headrace.maintain.matches import with_computed
 from headrace.maintain.own import give_lifts
 from headrace.maintain.rows import Joins, rows_of
 from headrace.spark.session import is_alive
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, Version
-from headrace.store.columns import partial_columns
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.key_ids import key_id_sql
+from headrace.store.version import Version
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
 WRITTEN = {f"parquet.enable.dictionary#{KEY_ID}": "false"}  # each of its values is there once per pane at most

@@ -15,8 +15,8 @@ from pathlib import Path
 import orjson
 
 from headrace.disk import remove
-from headrace.store.base import Version
 from headrace.store.columns import plain_name
+from headrace.store.version import Version
 
 DRIFT = "drift-"  # before the name of what did not agree and is kept
 DRAFT = "draft-"

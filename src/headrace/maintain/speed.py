@@ -28,7 +28,8 @@ from headrace.maintain.step import next_step
 from headrace.maintain.suspects import Suspects
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
-from headrace.store.base import Base, Step, Store, Version, VersionId
+from headrace.store.base import Step, Store
+from headrace.store.version import Base, Version, VersionId
 from headrace.timing import Timing
 
 POOL = "maintain"

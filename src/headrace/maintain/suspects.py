@@ -22,7 +22,8 @@ from headrace.maintain.culprit import Attempt, Case, Culprit, attempt_on, find_c
 from headrace.maintain.trial import Trial, TrialSettings
 from headrace.spark.failures import one_line
 from headrace.spark.session import BATCH_POOL, Session, is_alive
-from headrace.store.base import Store, Version, VersionId
+from headrace.store.base import Store
+from headrace.store.version import Version, VersionId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

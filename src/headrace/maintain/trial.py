@@ -30,7 +30,7 @@ from headrace.maintain.culprit import Case, attempt_on
 from headrace.spark.build import build_session
 from headrace.spark.failures import one_line
 from headrace.spark.session import is_alive
-from headrace.store.base import Base, Version
+from headrace.store.version import Base, Version
 
 NICE = 10  # below the server and its Spark
 LOOK_S = 0.2  # how often it is asked whether to stop

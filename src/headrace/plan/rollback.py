@@ -12,7 +12,7 @@ from headrace.plan.cost import Costs, Way
 from headrace.plan.differences import build_change, free_reason
 from headrace.plan.edits import classify
 from headrace.plan.ways import can_return, choose_way
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.plan.cost import Way
 from headrace.plan.edits import Patience, classify
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 
 def choose_way(versions: Sequence[Version], view: View, patience_ms: Patience) -> Way | None:

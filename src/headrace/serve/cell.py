@@ -12,7 +12,7 @@ from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.serve.tiling import Windows
 from headrace.serve.times import LAST_MS, Bound, iso_ms
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 
 @dataclass(frozen=True)

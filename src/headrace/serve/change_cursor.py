@@ -11,7 +11,7 @@ import orjson
 from headrace.errors import QuestionError
 
 if TYPE_CHECKING:
-    from headrace.store.base import Version
+    from headrace.store.version import Version
 
 # What is being read page by page: all rows; rows that became settled; rows that only an earlier version had.
 Reading = Literal["all", "settled", "old"]

@@ -25,8 +25,10 @@ from headrace.serve.shape import Shaping, find_shaping
 from headrace.serve.spans import hull, span_table, spans_of
 from headrace.serve.values import decoder, encoder
 from headrace.serve.windows import COUNTS, compose
-from headrace.store.base import KEY_ID, PANE, Snapshot, Store, Version
+from headrace.store.base import Snapshot, Store
+from headrace.store.columns import KEY_ID, PANE
 from headrace.store.few import rank
+from headrace.store.version import Version
 
 if TYPE_CHECKING:
     pass

@@ -14,7 +14,8 @@ from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
 from headrace.serve.shape import Shaping
 from headrace.serve.tiling import Windows
-from headrace.store.base import COUNTED, Version
+from headrace.store.columns import COUNTED
+from headrace.store.version import Version
 from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 
 Arrays = Sequence[pa.Array]

@@ -14,7 +14,7 @@ from headrace.aggregate import Value
 from headrace.errors import ConflictError, QuestionError
 from headrace.serve.question import Question
 from headrace.serve.values import decoder, encoder
-from headrace.store.base import Version
+from headrace.store.version import Version
 from headrace.types import Type
 
 

@@ -20,8 +20,9 @@ from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_b
 from headrace.serve.streams import Age, Fresh, stream_states
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
-from headrace.store.base import Snapshot, Store, Version
+from headrace.store.base import Snapshot, Store
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 
 Freshness = Callable[[Version], Age | Fresh]
 Row = tuple[Any, ...]

@@ -16,8 +16,8 @@ from headrace.serve.question import SETTLED_ONLY, Question
 from headrace.serve.tiling import Windows
 from headrace.serve.times import Bound, iso_ms
 from headrace.serve.values import key_value
-from headrace.store.base import Version
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 from headrace.types import Type
 
 

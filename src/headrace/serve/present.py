@@ -18,7 +18,8 @@ from headrace.serve.cursor import Cursor
 from headrace.serve.plan import ReadPlan
 from headrace.serve.question import Question
 from headrace.serve.times import MS
-from headrace.store.base import COUNTED, Version
+from headrace.store.columns import COUNTED
+from headrace.store.version import Version
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]

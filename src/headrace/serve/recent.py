@@ -15,7 +15,8 @@ from headrace.serve.answer import Answer, states_as_dict
 from headrace.serve.evaluate import Freshness, answer_serving
 from headrace.serve.question import Question
 from headrace.serve.streams import Fresh, stream_states
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 
 MOST_BYTES = 32 << 20
 LARGEST_SHARE = 16  # an answer of more than MOST_BYTES / LARGEST_SHARE is not kept

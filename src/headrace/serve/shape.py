@@ -23,8 +23,8 @@ from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, QuestionError
 from headrace.serve.present import window_columns
 from headrace.serve.question import Question
-from headrace.store.base import Version
 from headrace.store.few import rank
+from headrace.store.version import Version
 from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
 
 Row = tuple[Any, ...]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from headrace.format import iso_us
 from headrace.serve.answer import StreamState
-from headrace.store.base import Version
+from headrace.store.version import Version
 
 Age = tuple[int | None, str | None]  # how old the oldest accepted event is that is not in an answer; or why not known
 

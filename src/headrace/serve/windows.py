@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.aggregate import SUM, Value
 from headrace.serve.tiling import Windows
-from headrace.store.base import COUNTED
+from headrace.store.columns import COUNTED
 from headrace.store.few import rank
 
 Row = tuple[Any, ...]

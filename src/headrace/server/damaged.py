@@ -15,7 +15,7 @@ from headrace.lake.health import check_files, check_log
 from headrace.server.describe import describe_damaged
 from headrace.server.state import SkipStatus, StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
-from headrace.store.base import Base, Version
+from headrace.store.version import Base, Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from headrace.server.state import (
     ViewStatus,
 )
 from headrace.server.stream import BuildProgress, Lanes
-from headrace.store.base import Audit, Snapshot, State, Version, VersionId
+from headrace.store.base import Audit, Snapshot
+from headrace.store.version import State, Version, VersionId
 from headrace.workspace.settings import Settings
 
 Number = TypeVar("Number", int, float)

@@ -20,7 +20,8 @@ from headrace.follow.table_rows import TableChanges
 from headrace.follow.terms import Terms
 from headrace.follow.view_source import ViewSource
 from headrace.server.stream import RunningStream
-from headrace.store.base import NOT_PINNED, Pinned, Store
+from headrace.store.base import Store
+from headrace.store.version import NOT_PINNED, Pinned
 
 COUNTING_S = 0.2  # that counting dead letters may delay a status
 

@@ -28,7 +28,8 @@ from headrace.server.state import BuildStatus, Health, StreamStatus, TableStatus
 from headrace.server.stream import Lanes
 from headrace.server.tables import describe_tables
 from headrace.spark.process import SparkProcess
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 from headrace.timing import Timing
 from headrace.workspace.settings import Workspace
 

@@ -34,7 +34,8 @@ from headrace.server.state import SkipStatus, StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
-from headrace.store.base import Base, Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Base, Version
 from headrace.timing import Rate, Timing
 from headrace.transport.opening import check_transport, open_transport
 from headrace.transport.position import Position

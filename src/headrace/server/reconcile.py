@@ -18,7 +18,8 @@ from headrace.lake.pins import Pins
 from headrace.lake.table import LakeState
 from headrace.plan.cost import Way
 from headrace.plan.ways import choose_way
-from headrace.store.base import NOT_PINNED, Base, Pinned, Point, Store, Version
+from headrace.store.base import Store
+from headrace.store.version import NOT_PINNED, Base, Pinned, Point, Version
 
 STEPS = 8  # of a view: go back to a kept version, take it over with another patience, choose again, …
 

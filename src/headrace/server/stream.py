@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.server.state import SkipStatus, StreamStatus
-from headrace.store.base import VersionId
+from headrace.store.version import VersionId
 
 if TYPE_CHECKING:
     from headrace.define.kafka import Start
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.lake.table import LakeState, LakeTable
     from headrace.maintain.batch import Batch
     from headrace.spark.session import Session
-    from headrace.store.base import Base, Version
+    from headrace.store.version import Base, Version
     from headrace.timing import Timing
 
 Lanes = Mapping[VersionId, str | None]  # why Spark updates a version; None: the fused lane does

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from headrace.errors import NotFoundError
 from headrace.ingest.receiver import TokenState, read_token
 from headrace.server.stream import RunningStream
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 
 LOOK_S = 1.0  # how often a waiting caller looks, whatever it is notified of
 

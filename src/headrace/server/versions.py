@@ -15,7 +15,8 @@ from headrace.server.describe import describe_audit, describe_versions, join_lan
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream
-from headrace.store.base import Pinned, Point, Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Pinned, Point, Version
 from headrace.workspace.settings import Workspace
 
 

@@ -22,7 +22,8 @@ from headrace.serve.follower import ViewFollower
 from headrace.sink.base import SinkBatch, SinkChange
 from headrace.sink.rows import EventRows
 from headrace.sink.sent import SentKeys
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
+from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value

@@ -23,7 +23,8 @@ from headrace.serve.shape import Shaping, estimated_rows, find_shaping
 from headrace.serve.windows import COUNTS, compose
 from headrace.sql.as_of import quoted
 from headrace.sql.merging import sketches_of
-from headrace.store.base import COUNTED, Base, Version
+from headrace.store.columns import COUNTED
+from headrace.store.version import Base, Version
 
 MOST_ROWS = 5_000_000  # of a view
 ROWS_AT_ONCE = 20_000  # composed windows that become one piece

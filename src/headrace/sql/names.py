@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from headrace.define.model import LogicalView
 from headrace.errors import NotFoundError, SqlError, did_you_mean
 from headrace.serve.evaluate import find_serving
-from headrace.store.base import Snapshot, Version
+from headrace.store.base import Snapshot
+from headrace.store.version import Version
 
 
 def find_parts(

@@ -28,7 +28,8 @@ from headrace.sql.load import Loaded, default_plan, describe_version
 from headrace.sql.names import find_parts, find_versions, resolve
 from headrace.sql.reads import Reads
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
-from headrace.store.base import Snapshot, Store, Version
+from headrace.store.base import Snapshot, Store
+from headrace.store.version import Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
 NO_LOGICAL: Mapping[str, LogicalView] = MappingProxyType({})

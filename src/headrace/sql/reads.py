@@ -22,7 +22,7 @@ from headrace.define.shape import outputs_of
 from headrace.define.sinks import row_types
 from headrace.define.sketch_merges import SKETCH
 from headrace.sql.merging import sketch_types
-from headrace.store.base import Version
+from headrace.store.version import Version
 from headrace.types import Type
 
 MOST_KEYS = 1_000  # of a view that are selected by a query; with more, all rows are read

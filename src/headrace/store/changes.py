@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.store.base import KEY_ID, PANE, Partials, Step, Version, VersionId
+from headrace.store.base import Partials, Step
+from headrace.store.columns import KEY_ID, PANE
+from headrace.store.version import Version, VersionId
 from headrace.types import arrow_type
 
 

@@ -9,6 +9,17 @@ from headrace.aggregate import Aggregate, PartialColumn
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 
+# Names with a leading underscore are ours: `count(*) AS events` must not meet them.
+KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
+PANE = "_pane"  # start of the pane, in ms since the epoch; 0 for a view without window
+EVENTS = "_events"  # how many events are in the row
+CORRECTIONS = "_corrections"  # how many of them came when their pane was settled
+OWN_NEWEST = "_own_newest"  # in partials of rows with an event time of their own: the newest one, in us
+BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read from batch tables
+COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
+FROM, TO = "_from", "_to"  # a span of time, in ms since the epoch
+BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
+
 
 def plain_name(view: str) -> str:
     """A view's name for tables and files; two views never share one.

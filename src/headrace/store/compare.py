@@ -9,8 +9,8 @@ from typing import Any
 from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
 from headrace.format import iso, iso_us
-from headrace.store.base import CORRECTIONS, EVENTS, Drift
-from headrace.store.columns import partial_columns
+from headrace.store.base import Drift
+from headrace.store.columns import CORRECTIONS, EVENTS, partial_columns
 
 LONGEST = 60  # characters of a value in an example
 COUNTS = {"events": EVENTS, "corrections": CORRECTIONS}

@@ -8,8 +8,7 @@ from typing import Any
 from headrace.aggregate import SUM, Merge, Value
 from headrace.define.calendar import bucket_of
 from headrace.define.model import View
-from headrace.store.base import COUNTED
-from headrace.store.columns import shown_partials
+from headrace.store.columns import COUNTED, shown_partials
 from headrace.store.selection import Selection
 
 Row = tuple[Any, ...]

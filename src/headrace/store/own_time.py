@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.store.base import OWN_NEWEST
+from headrace.store.columns import OWN_NEWEST
 from headrace.timing import later
 
 

@@ -32,8 +32,9 @@ from headrace.parse.schema import UTC_US
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.store.base import Step, Store, Version
+from headrace.store.base import Step, Store
 from headrace.store.opening import open_temporary
+from headrace.store.version import Version
 from headrace.testing.events import Commit, as_given
 from headrace.timing import later
 from headrace.transport.position import Position

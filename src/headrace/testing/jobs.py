@@ -22,8 +22,9 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
 from headrace.maintain.speed import Speed
-from headrace.store.base import Store, Version
+from headrace.store.base import Store
 from headrace.store.opening import open_temporary
+from headrace.store.version import Version
 from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, Request, ask, check_code
 from headrace.testing.events import Commit
 from headrace.transport.journal.journal import Journal

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from headrace.define.calendar import Calendar
 from headrace.define.model import View
-from headrace.store.base import Snapshot, Store, Version
+from headrace.store.base import Snapshot, Store
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 from headrace.types import DOUBLE, STRING, Type
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, step, write

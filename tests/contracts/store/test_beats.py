@@ -14,7 +14,9 @@ import pytest
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Column, View
 from headrace.errors import ConflictError, CorruptionError, UnavailableError
-from headrace.store.base import CORRECTIONS, EVENTS, BatchTable, Comparison, Drift, Store, Version
+from headrace.store.base import Comparison, Drift, Store
+from headrace.store.columns import CORRECTIONS, EVENTS
+from headrace.store.version import BatchTable, Version
 from tests.contracts.store.layers import (
     VIEW,
     audit,

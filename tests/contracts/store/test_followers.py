@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import FROM, KEY_ID, PANE, TO, Store, Version
+from headrace.store.base import Store
 from headrace.store.changes import Follower, Log
+from headrace.store.columns import FROM, KEY_ID, PANE, TO
 from headrace.store.duckdb import log as duckdb_log
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import VIEW, build, end_beat, find, merge, serving, step
 from tests.unit.store.partial_files import simple_event

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.base import Selection, Store, Version
+from headrace.store.base import Selection, Store
+from headrace.store.version import Version
 from headrace.types import DATE, STRING
 from tests.contracts.store.layers import build, find, merge
 from tests.contracts.store.reference import expected, presented, same_rows

@@ -17,7 +17,8 @@ from headrace.errors import NotFoundError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
-from headrace.store.base import Snapshot, Store, Version
+from headrace.store.base import Snapshot, Store
+from headrace.store.version import Version
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, versions
 from tests.unit.store.partial_files import Event, make_view, simple_event
 

@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import CORRECTIONS, KEY_ID, PANE, Point, Store
+from headrace.store.base import Store
+from headrace.store.columns import CORRECTIONS, KEY_ID, PANE
 from headrace.store.selection import Selection
+from headrace.store.version import Point
 from headrace.transport.position import START, Position
 from headrace.types import DOUBLE, STRING, TIMESTAMP
 from tests.contracts.store.conftest import Place

@@ -26,7 +26,7 @@ from headrace.lake.file import LakeFileWriter
 from headrace.lake.pins import pin_column
 from headrace.lake.schema import DEAD, table_schema
 from headrace.lake.table import LakeTable
-from headrace.store.base import Pinned
+from headrace.store.version import Pinned
 from headrace.transport.position import Position
 
 SQL = """

@@ -14,8 +14,8 @@ from headrace.define.fingerprint import fingerprint
 from headrace.lake.table import LakeTable
 from headrace.maintain import fused as module
 from headrace.maintain.fused import RETRY_S, Fused
-from headrace.store.base import Version
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 from headrace.transport.position import Position
 
 CATALOG = parse("""

@@ -15,8 +15,9 @@ from headrace.define.catalog import parse
 from headrace.define.model import View
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.store.base import Step, Store, Version
+from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 from headrace.transport.position import Position
 from tests.contracts.store.layers import audit, find, point, write
 from tests.unit.store.partial_files import Event

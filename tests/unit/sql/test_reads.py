@@ -14,7 +14,8 @@ from headrace.define.sketch_merges import rewrite
 from headrace.sql.load import Loaded, default_plan, describe_version, load_view
 from headrace.sql.merging import register
 from headrace.sql.reads import MOST_KEYS, Reads, find_reads, table_columns
-from headrace.store.base import Snapshot, Version
+from headrace.store.base import Snapshot
+from headrace.store.version import Version
 from tests.unit.serve.shaped import Views
 
 SELECT = """SELECT k0, count(*) AS n, sum(b) AS b, max(i) AS most, max(i) - min(i) AS spread,

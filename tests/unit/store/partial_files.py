@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 
 from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
 from headrace.define.model import Column, Key, View, Window
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE
-from headrace.store.columns import partial_columns
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.store.key_ids import key_id_of
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
 from tests.aggregates import every_aggregate

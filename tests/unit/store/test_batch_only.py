@@ -20,8 +20,8 @@ from headrace.define.model import Column, Key, View
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Step
-from headrace.store.columns import partial_columns
+from headrace.store.base import Step
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.store.duckdb import snapshot
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.store import DuckStore

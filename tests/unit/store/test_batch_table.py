@@ -23,8 +23,7 @@ from headrace.define.fingerprint import to_json
 from headrace.define.model import Column, View, Window
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
 from headrace.faults import VARIABLE
-from headrace.store.base import EVENTS, KEY_ID, PANE
-from headrace.store.columns import partial_columns, partials_of
+from headrace.store.columns import EVENTS, KEY_ID, PANE, partial_columns, partials_of
 from headrace.store.duckdb.apart import make_apart
 from headrace.store.duckdb.batch_table import Made, check_batch_table, make_batch_table
 from headrace.store.duckdb.portions import cut

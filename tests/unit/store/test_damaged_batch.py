@@ -21,10 +21,11 @@ from headrace.lake.table import LakeState
 from headrace.maintain.slices import Slices, slices_folder
 from headrace.server.reconcile import reconcile_views
 from headrace.server.stored import clean
-from headrace.store.base import Point, Store
+from headrace.store.base import Store
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.database import DAMAGED
 from headrace.store.opening import open_store
+from headrace.store.version import Point
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.contracts.store.layers import counted, serving

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.model import View, Window
-from headrace.store.base import COUNTED
+from headrace.store.columns import COUNTED
 from headrace.store.duckdb import levels
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.levels import Part, parts_of

@@ -26,8 +26,9 @@ from headrace.maintain.lift import lift_view
 from headrace.serve.changes import changes_after
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.store.base import START, Step, Store
+from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import START
 from headrace.transport.position import Position
 from headrace.types import arrow_type
 

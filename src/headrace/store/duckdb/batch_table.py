@@ -19,7 +19,7 @@ from headrace.define.model import View
 from headrace.disk import disk_full, is_disk_full, remove, sync
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
-from headrace.store.base import EVENTS, KEY_ID, PANE
+from headrace.store.columns import EVENTS, KEY_ID, PANE
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import PANES, floor_to, levels_of
 from headrace.store.duckdb.portions import Portion, cut, cut_by, portion_bytes, stage

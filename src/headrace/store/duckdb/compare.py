@@ -14,8 +14,8 @@ import duckdb
 
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Comparison
-from headrace.store.columns import partials_of
+from headrace.store.base import Comparison
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of
 from headrace.store.compare import Judge, Pair
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained, read_files
 from headrace.store.duckdb.database import run

@@ -21,12 +21,12 @@ from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.relation import PLACE
-from headrace.store.base import CORRECTIONS, EVENTS, KEY_ID, PANE, Version
-from headrace.store.columns import partial_columns, partials_of, plain_name
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns, partials_of, plain_name
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.table_rows import ADDED, POSITION, ROW_ID, changed_rows, present_rows
 from headrace.store.duckdb.tables import ROW
 from headrace.store.key_ids import key_id_of_duckdb
+from headrace.store.version import Version
 from headrace.types import Expression
 
 _ROWS, _CELLS, _ANEW = "_changed_rows", "_changed_cells", "_cells_anew"

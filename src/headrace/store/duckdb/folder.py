@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 
 from headrace.define.model import View
 from headrace.disk import remove
-from headrace.store.base import Base, BatchTable, Comparison, Version, never
+from headrace.store.base import Comparison, never
 from headrace.store.columns import plain_name
 from headrace.store.duckdb.apart import compare_apart, make_apart
 from headrace.store.duckdb.batch_table import check_batch_table, make_batch_table
 from headrace.store.duckdb.compare import compare
 from headrace.store.duckdb.database import DAMAGED
 from headrace.store.own_time import own_newest
+from headrace.store.version import Base, BatchTable, Version
 
 HERE_ROWS = 10_000  # that are folded or compared in this process; more are in one of their own
 

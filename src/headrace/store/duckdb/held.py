@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aggregate import Value
 from headrace.define.model import View
-from headrace.store.base import Version
 from headrace.store.columns import partials_of
 from headrace.store.key_ids import key_id_of
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from headrace.define.model import View
-from headrace.store.base import PANE
+from headrace.store.columns import PANE
 from headrace.store.selection import Selection
 
 PANES = "panes"

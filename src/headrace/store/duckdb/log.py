@@ -11,9 +11,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.store.base import KEY_ID, PANE, Version
 from headrace.store.changes import Follower, Log
+from headrace.store.columns import KEY_ID, PANE
 from headrace.store.duckdb.database import run
+from headrace.store.version import Version
 
 MOST_OF_STEP = 200_000  # cells; a step that touches more of them is not logged: reading all rows costs less
 MOST_CELLS = 1_000_000  # of a version

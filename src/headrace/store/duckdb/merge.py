@@ -8,12 +8,13 @@ import duckdb
 import pyarrow as pa
 
 from headrace.errors import FencedError
-from headrace.store.base import Partials, Step, Version
+from headrace.store.base import Partials, Step
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables_of
 from headrace.store.duckdb.tables import ROWS, STAGED, merge_few, merge_many
 from headrace.store.duckdb.versions import FENCED, gone, position_text
 from headrace.store.own_time import own_newest
+from headrace.store.version import Version
 from headrace.timing import later
 
 FEW_ROWS = 2_000  # of partials: one MERGE takes less time than statements that are faster for many

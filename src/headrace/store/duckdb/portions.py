@@ -12,8 +12,7 @@ import duckdb
 from headrace.aggregate import PartialColumn
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
-from headrace.store.base import EVENTS, KEY_ID, PANE
-from headrace.store.columns import partials_of
+from headrace.store.columns import EVENTS, KEY_ID, PANE, partials_of
 from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import LEVELS, floor_to
 

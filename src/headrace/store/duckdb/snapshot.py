@@ -13,8 +13,9 @@ import pyarrow as pa
 from headrace.define.durations import DAY_MS
 from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError
-from headrace.store.base import CORRECTIONS, EVENTS, Audit, Version
+from headrace.store.base import Audit
 from headrace.store.changes import Follower, Log
+from headrace.store.columns import CORRECTIONS, EVENTS
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
@@ -38,6 +39,7 @@ from headrace.store.duckdb.tables import (
 from headrace.store.duckdb.versions import read_audits, read_versions
 from headrace.store.few import fold_few
 from headrace.store.selection import Selection
+from headrace.store.version import Version
 
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each

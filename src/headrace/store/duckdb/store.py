@@ -15,24 +15,7 @@ from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
-from headrace.store.base import (
-    NO_HISTORY,
-    NOT_PINNED,
-    START,
-    Audit,
-    Base,
-    BatchTable,
-    Comparison,
-    Partials,
-    Pinned,
-    Point,
-    Snapshot,
-    Step,
-    T,
-    Version,
-    VersionId,
-    never,
-)
+from headrace.store.base import Audit, Comparison, Partials, Snapshot, Step, T, never
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows
@@ -61,6 +44,7 @@ from headrace.store.duckdb.versions import (
     read_versions,
     starting_base,
 )
+from headrace.store.version import NO_HISTORY, NOT_PINNED, START, Base, BatchTable, Pinned, Point, Version, VersionId
 from headrace.timing import later
 
 NUMBER = "number"  # the highest one of a view's versions, as it is kept

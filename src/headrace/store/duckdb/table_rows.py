@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import ARRIVED, View
-from headrace.store.base import KEY_ID, Partials, Version
-from headrace.store.columns import partials_of, plain_name
+from headrace.store.base import Partials
+from headrace.store.columns import KEY_ID, partials_of, plain_name
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.tables import stored_columns
+from headrace.store.version import Version
 from headrace.types import Type
 
 ROW_ID, POSITION = "_row_id", "_position"

@@ -18,7 +18,7 @@ import structlog
 
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
-from headrace.store.base import Base, Partials, Step, Version
+from headrace.store.base import Partials, Step
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows, fill, follow, functions_of, is_made_of
 from headrace.store.duckdb.levels import PANES
@@ -26,6 +26,7 @@ from headrace.store.duckdb.snapshot import find_serving, speed_tables
 from headrace.store.duckdb.table_rows import stage_changes, types_of
 from headrace.store.duckdb.tables import create_speed
 from headrace.store.duckdb.versions import change, change_base, insert_version, now_us, position_text, read_versions
+from headrace.store.version import Base, Version
 
 RETRY_S = 30.0  # until a view that failed is tried again
 

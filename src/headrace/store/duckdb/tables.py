@@ -10,8 +10,20 @@ from typing import Any
 from headrace.aggregate import BatchOnly, PartialColumn, Value
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.model import View
-from headrace.store.base import BATCH_EVENTS, BUCKET, CORRECTIONS, COUNTED, EVENTS, FROM, KEY_ID, PANE, TO
-from headrace.store.columns import partials_of, plain_name, shown_partials
+from headrace.store.columns import (
+    BATCH_EVENTS,
+    BUCKET,
+    CORRECTIONS,
+    COUNTED,
+    EVENTS,
+    FROM,
+    KEY_ID,
+    PANE,
+    TO,
+    partials_of,
+    plain_name,
+    shown_partials,
+)
 from headrace.store.duckdb.levels import parts_of
 from headrace.store.key_ids import key_id_of
 from headrace.store.selection import Selection

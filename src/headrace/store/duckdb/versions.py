@@ -15,8 +15,9 @@ import orjson
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
 from headrace.errors import ConflictError, FencedError
-from headrace.store.base import NOT_PINNED, Audit, Base, BatchTable, Drift, Pinned, Point, Version
+from headrace.store.base import Audit, Drift
 from headrace.store.duckdb.database import run
+from headrace.store.version import NOT_PINNED, Base, BatchTable, Pinned, Point, Version
 from headrace.transport.position import Position
 
 FIELDS = ("definition", "number", "fingerprint", "state", "changed_at_us", "home", "replaces")
