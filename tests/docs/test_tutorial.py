@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import httpx2
 import pytest
 
 from tests import http
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(bash|text)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -23,12 +23,6 @@ def blocks(port: int) -> list[tuple[str, str, str]]:
     """(kind, its mark, text) of each block; the tutorial's port may be taken here."""
     tutorial = (ROOT / "docs/tutorial.md").read_text().replace("8090", str(port))
     return [(kind, mark.strip(), text) for kind, mark, text in BLOCK.findall(tutorial)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.timeout(1200)

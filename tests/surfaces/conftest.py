@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -130,10 +131,11 @@ class Up:
 
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.folder = folder
+        self._err = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe that nobody reads would fill up
         self.process = subprocess.Popen(
             [str(HEADRACE), "up", "-w", str(folder), "--port", "0", *arguments],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._err,
             text=True,
             env={**os.environ, **environment},
         )
@@ -141,8 +143,7 @@ class Up:
         line = self.process.stdout.readline()
         url = re.search(r"http://\S+", line)
         if not url:
-            out, err = self.process.communicate()
-            raise AssertionError(f"up did not start: {line}{out}{err}")
+            raise AssertionError(f"up did not start: {line}{self.end()}")
         self.url = url[0]
 
     def wait_until_ready(self) -> None:
@@ -153,8 +154,14 @@ class Up:
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str, str]:
         """Stop it by a signal: exit code, output, errors."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=180)
-        return self.process.returncode, out, err
+        return self.end()
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait until it has ended: exit code, output, errors."""
+        out, _ = self.process.communicate(timeout=180)
+        with self._err:
+            self._err.seek(0)
+            return self.process.returncode, out, self._err.read()
 
 
 class Holding:

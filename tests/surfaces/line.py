@@ -17,7 +17,7 @@ class Line:
 
     def __init__(self, url: str) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.socket = socket.create_connection((host, int(port)), timeout=120)
         self.open_lines.append(self)
 
     def send(self, text: str | bytes) -> Line:

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.store.base import Drift
+from tests.ports import free_port
 from tests.surfaces.browser import Tab, chromium, open_tab
 from tests.surfaces.conftest import Served
 from tests.surfaces.pour import beat, begin_build, pour_lines, pour_view
@@ -200,11 +201,11 @@ def test_a_hidden_page_is_not_updated(filled: Served, browser: Any) -> None:
 
 
 def test_a_lost_server_is_reported_and_found_again(folder: Path, serve: Callable[..., Served], browser: Any) -> None:
-    served = serve(folder)
+    port = free_port()
+    served = serve(folder, port=port)
     fill(served)
     page = open_tab(browser).page
     page.goto(served.url)
-    port = int(served.url.rpartition(":")[2])
     served.stop()
     page.get_by_text("Connection lost, numbers from").wait_for()
     assert "UTC. Trying again." in page.inner_text("#connection")
@@ -230,7 +231,7 @@ def test_a_token_is_typed_in_once(folder: Path, serve: Callable[..., Served], br
     page.context.clear_cookies()
     page.get_by_text("Signed out.").wait_for()
     page.get_by_role("link", name="Sign in").click()
-    assert page.get_by_label("Token").is_visible()
+    page.get_by_label("Token").wait_for()
     tab.check()
 
 
@@ -340,9 +341,9 @@ def test_it_works_without_script(filled: Served, browser: Any) -> None:
     assert tab.page.locator("noscript meta[http-equiv=refresh]").count() == 1
     tab.page.goto(f"{filled.url}/views/traffic")
     tab.page.get_by_role("link", name="hits").click()
-    assert "sorted by hits, descending" in tab.page.inner_text("#rows")
+    tab.page.locator("#rows").get_by_text("sorted by hits, descending").wait_for()
     tab.page.get_by_label("series").select_option("page")
     tab.page.get_by_role("button", name="Show").click()
-    assert tab.page.get_by_role("list", name="keys, with hits").is_visible()
-    assert "sorted by hits, descending" in tab.page.inner_text("#rows")
+    tab.page.get_by_role("list", name="keys, with hits").wait_for()
+    tab.page.locator("#rows").get_by_text("sorted by hits, descending").wait_for()
     tab.check()

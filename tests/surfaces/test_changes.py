@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from headrace.serve.change import Change
 from headrace.serve.change_cursor import Cursor
 from headrace.store.base import Step
 from headrace.transport.position import Position
+from tests.ports import free_port
 from tests.surfaces.conftest import ERROR_SHAPE, HEADRACE, Ran, Served
 from tests.surfaces.sql_shop import MINUTE_MS, NOON_MS, visit_of
 from tests.unit.store.partial_files import Event, write_partials
@@ -34,8 +35,8 @@ class Shop:
         self.folder = folder
         self._serve = serve
         self._commits = 0
-        self.served = serve(folder)
-        self.port = urlsplit(self.served.url).port
+        self.port = free_port()
+        self.served = serve(folder, port=self.port)
         self.subscribers: list[Subscriber] = []
 
     def commit(self, *visits: Event) -> None:
@@ -259,9 +260,10 @@ def test_python_reads_changes_over_a_restart(shop: Shop) -> None:
         )
         shop.commit(visit_of("/new", 0))
         assert next_change(changes) == ("upsert", "/new", 1)
-        threading.Timer(0.3, shop.restart).start()
-        threading.Timer(2.0, shop.commit, [visit_of("/new", 0)]).start()
-        assert next_change(changes) == ("upsert", "/new", 2)
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(lambda: (shop.restart(), shop.commit(visit_of("/new", 0))))
+            assert next_change(changes) == ("upsert", "/new", 2)
+            beside.result()
         changes.close()
 
 

@@ -99,14 +99,12 @@ def test_in_a_folder_that_is_not_a_workspace_only_the_machine_is_checked(tmp_pat
     assert set(findings) == {"python", "packages", "java", "memory", "disk", "workspace"}
 
 
-def test_it_is_fast_and_does_not_start_spark(applied: Path) -> None:
+def test_it_does_not_load_spark(applied: Path) -> None:
     code = (
         "import sys; from headrace.cli.app import run;"
         f"code = run(['doctor', '-w', {str(applied)!r}]); sys.exit(2 if 'pyspark' in sys.modules else 0)"
     )
-    began = time.monotonic()
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
-    assert time.monotonic() - began < 30  # some 2 s beside other work
 
 
 @pytest.mark.parametrize(

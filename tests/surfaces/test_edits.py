@@ -81,7 +81,7 @@ def up(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpServe
 def send(up: UpServer, *events: dict[str, Any]) -> None:
     reply = up.post("visits", list(events), None)
     assert reply["accepted"] == len(events)
-    up.wait_for_token(reply["token"], 60)
+    up.wait_for_token(reply["token"])
 
 
 def test_an_edit_of_every_kind_while_it_serves(up: UpServer, headrace: Callable[..., Ran]) -> None:

@@ -27,9 +27,9 @@ def _close_lines() -> Iterator[None]:
 
 
 def test_slow_headers_time_out(applied: Path, serve: Callable[..., Served]) -> None:
-    served = serve(applied, Timeouts(headers_s=0.3))
-    for text in ("", "POST /v1/stre", HEAD):
-        line = Line(served.url).send(text)
+    served = serve(applied, Timeouts(headers_s=2.0))  # long enough to send a request on a slow machine
+    lines = [Line(served.url).send(text) for text in ("", "POST /v1/stre", HEAD)]
+    for line in lines:
         status, _, body = line.reply()
         assert (status, body["error"]["code"], line.is_closed()) == (408, "too_slow", True)
     line = Line(served.url)

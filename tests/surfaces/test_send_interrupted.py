@@ -99,7 +99,7 @@ def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "marks"
     (folder / "definitions").mkdir(parents=True)
     (folder / "definitions" / "marks.sql").write_text(DEFINITION)
-    (folder / "headrace.toml").write_text("lease_s = 2\nrehearse = false\n")
+    (folder / "headrace.toml").write_text("rehearse = false\n")
     assert run(["apply", "--yes", "-w", str(folder)]) == 0
     return folder
 
@@ -149,8 +149,8 @@ def test_interrupted_five_times_each_event_is_stored_once(workspace: Path, proxy
     wait_until(lambda: proxy.holds)
     server.kill()
     proxy.cut()
+    proxy.hold_after(part)  # before anything can pass
     server.start()
-    proxy.hold_after(part)
     wait_until(lambda: proxy.holds)
 
     # The sender is killed.
@@ -175,8 +175,8 @@ def test_interrupted_five_times_each_event_is_stored_once(workspace: Path, proxy
     wait_until(lambda: proxy.holds)
     proxy.cut()
     wait_until(lambda: "waiting: the server at" in (workspace / "sender.err").read_text())
-    proxy.mend()
     proxy.hold_after(part)
+    proxy.mend()
     wait_until(lambda: proxy.holds)
 
     # The machine stops: server and sender at once.
@@ -218,7 +218,7 @@ def test_a_lost_server_leaves_an_exact_count(workspace: Path, proxy: Proxy, serv
             wait_until(lambda: proxy.holds)
             server.kill()
             proxy.cut()
-            error = sending.exception(60)
+            error = sending.exception(180)
         assert isinstance(error, UnavailableError)
         assert (
             f"{len(stored_numbers(workspace)):,} events are kept; the same command continues where it stopped"

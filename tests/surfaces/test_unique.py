@@ -37,7 +37,7 @@ def send(up: UpServer, visits: list[Visit]) -> None:
     ]
     reply = up.post("visits", events, None)
     assert reply["accepted"] == len(events)
-    up.wait_for_token(reply["token"], 120)
+    up.wait_for_token(reply["token"])
 
 
 def counts(visits: list[Visit]) -> dict[str, int]:

@@ -86,8 +86,8 @@ def test_it_stops_when_another_process_takes_over(applied: Path) -> None:
     wait_until(lambda: live_holder(lease) is None)
     second = Up(applied)
     running.process.send_signal(signal.SIGCONT)
-    _, err = running.process.communicate(timeout=180)
-    assert running.process.returncode == 3
+    code, _, err = running.end()
+    assert code == 3
     assert "another process has taken this workspace over" in err
     assert "Traceback" not in err
     second.stop()

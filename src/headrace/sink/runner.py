@@ -116,14 +116,15 @@ class SinkRunner:
 
     def state(self) -> SinkState:
         """What it does at the moment."""
-        progress, retry_at = self._progress, self._retry_at
+        progress, stalled, waiting = self._progress, self._stalled, self._waiting
+        retry_at = self._retry_at  # read last: it is set before a sink says that it is stalled
         name, reason = "running", None
         if progress.paused:
             name = "paused"
-        elif self._stalled:
-            name, reason = "stalled", self._stalled
-        elif self._waiting:
-            name, reason = "waiting", self._waiting
+        elif stalled:
+            name, reason = "stalled", stalled
+        elif waiting:
+            name, reason = "waiting", waiting
         try:
             behind = self._feed.behind(progress.place.cursor)
         except HeadraceError:
@@ -207,9 +208,11 @@ class SinkRunner:
         recorded_place = Place.from_text(recorded)
         if recorded_place is None or recorded_place.identity != place.identity:
             # Nothing is there, or something else: all is sent, though the store may say that some was.
-            self._progress = replace(self._progress, place=replace(place, cursor=None))
+            place = replace(place, cursor=None)
         elif recorded_place.batch > place.batch:
-            self._progress = replace(self._progress, place=recorded_place)
+            place = recorded_place
+        with self._lock:
+            self._progress = replace(self._progress, place=place)
 
     def _send(self, writer: Writer, batch: SinkBatch) -> None:
         before = self._progress.place
@@ -252,8 +255,8 @@ class SinkRunner:
     def _stall(self, error: Exception) -> None:
         reason = _why(error)
         known = reason == self._stalled
-        self._stalled, self._waiting = reason, None
-        self._progress = replace(self._progress, errors=self._progress.errors + 1)
+        with self._lock:
+            self._progress = replace(self._progress, errors=self._progress.errors + 1)
         pause_s = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
         asked_s = getattr(error, "retry_after_s", None)
         if isinstance(error, RefusedError):
@@ -262,6 +265,7 @@ class SinkRunner:
             pause_s = asked_s
         self._failures += 1
         self._retry_at = time.monotonic() + pause_s
+        self._stalled, self._waiting = reason, None
         if not known:
             log.error("a sink is stalled", sink=self.sink.name, error=reason, next_attempt_s=pause_s)
 

@@ -42,4 +42,5 @@ class JavaPriorities:
             niceness = TASK_NICENESS
         if name != _UNNAMED:
             self._done.add(thread)
-        os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
+        # Never raised: the server may have been started with a lower one.
+        os.setpriority(os.PRIO_PROCESS, int(thread), max(niceness, os.getpriority(os.PRIO_PROCESS, int(thread))))

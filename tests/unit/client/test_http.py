@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from headrace.client.http import ConnectError, Http, ReplyError
+from tests.ports import free_port
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kind: Test\r\n\r\nhi"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n4\r\ntwo\n\r\n0\r\n\r\n"
@@ -80,7 +81,7 @@ def test_a_connection_that_the_server_has_ended_is_replaced() -> None:
     with listening(first, once) as url:
         http = Http(url)
         assert http.request("GET", "/").content == b"hi"
-        assert ended.wait(10)
+        assert ended.wait(180)
         assert http.request("GET", "/").content == b"hi"
         http.close()
 
@@ -109,14 +110,12 @@ def test_lines_come_as_they_are_sent() -> None:
 
 
 def test_failures_are_distinguished() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
     with pytest.raises(ConnectError, match="refused"):
-        Http(f"http://127.0.0.1:{port}").request("GET", "/")
+        Http(f"http://127.0.0.1:{free_port()}").request("GET", "/")
     with listening(lambda connection: None) as url, pytest.raises(ReplyError):
         Http(url).request("GET", "/")
     release = threading.Event()
-    with listening(lambda connection: release.wait(30) and None) as url:
+    with listening(lambda connection: release.wait(180) and None) as url:
         with pytest.raises(TimeoutError):
             Http(url).request("GET", "/", timeout=0.1)
         release.set()

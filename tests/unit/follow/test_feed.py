@@ -115,8 +115,16 @@ def test_a_reader_that_the_feed_has_left_behind_reads_the_store(
 def test_a_view_without_readers_is_let_go_after_a_while(store: Store, stopped: threading.Event, tmp_path: Path) -> None:
     feeds = ViewFeeds(store, stopped, linger_s=1.0)
     reader = subscribe(feeds, ChangeQuestion.of("v", snapshot=False), stopped)
-    threading.Timer(0.3, lambda: (commit(store, tmp_path, "a"), feeds.notify())).start()
+
+    def change() -> None:
+        wait_until(lambda: feeds.readers == {"v": 1})  # it reads from here on
+        commit(store, tmp_path, "a")
+        feeds.notify()
+
+    changing = threading.Thread(target=change)
+    changing.start()
     assert next(reader).row["k0"] == "a"
+    changing.join()
     assert followers(store) == [("v", FOLLOWER)]
     reader.close()
     feeds.notify()
@@ -144,6 +152,14 @@ def test_a_view_that_does_not_exist_is_not_followed(store: Store, feeds: ViewFee
 
 def test_the_end_of_a_view_ends_its_readers(store: Store, feeds: ViewFeeds, stopped: threading.Event) -> None:
     reader = subscribe(feeds, ChangeQuestion.of("v", snapshot=False), stopped)
-    threading.Timer(0.3, lambda: (store.drop("v"), feeds.notify())).start()
+
+    def drop() -> None:
+        wait_until(lambda: feeds.readers == {"v": 1})
+        store.drop("v")
+        feeds.notify()
+
+    dropping = threading.Thread(target=drop)
+    dropping.start()
     with pytest.raises(NotFoundError, match="view 'v' does not exist"):
         next(reader)
+    dropping.join()

@@ -37,7 +37,7 @@ def lake_verdicts(lake: UniqueLake) -> list[bool]:
     return [counts for _, counts in sorted(rows)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(STEPS)
 def test_it_equals_the_reference(steps: list[object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +71,7 @@ REPLAYS = st.lists(
 LOOSE = stream_of(SQL.replace("x INT", "x DOUBLE"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(REPLAYS)
 def test_replays_equal_the_reference(steps: list[object]) -> None:
     """Letters that a replay can read are judged after all commits before it, in the order of the log."""

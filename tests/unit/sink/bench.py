@@ -98,7 +98,7 @@ class Bench:
             state = self.state(name)
             return bool(state.state == "running" and state.behind_commits == 0 and self._is_idle(name))
 
-        wait_until(done, 30, lambda: self.state(name))
+        wait_until(done, details=lambda: self.state(name))
 
     def _is_idle(self, name: str) -> bool:
         runner = self.sinks._runners[name]
@@ -106,7 +106,7 @@ class Bench:
         return place is not None and runner._feed.after(place) is None
 
     def wait_stalled(self, name: str = "k") -> str:
-        wait_until(lambda: self.state(name).state == "stalled", 30, lambda: self.state(name))
+        wait_until(lambda: self.state(name).state == "stalled", details=lambda: self.state(name))
         return str(self.state(name).reason)
 
     def stop(self) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.errors import NotFoundError
+from headrace.sink import runner
 from headrace.sink.progress import read_progress
 from tests.waiting import wait_until
 
@@ -158,6 +162,29 @@ def test_a_failing_sink_stalls_alone_and_catches_up(bench: Bench, receiver: Rece
     assert latest(receiver.rows) == counts(("a", 0, 1), ("b", 0, 1))
     assert bench.state().progress.errors >= 2
     assert bench.state().lag_s == 0
+
+
+def test_a_pause_while_a_sink_stalls_is_not_lost(
+    bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.reply = lambda count: (500, {}, b"")
+    pausing: list[threading.Thread] = []
+
+    def replace_slowly(progress: Any, **values: Any) -> Any:
+        if "errors" in values and not pausing:  # the sink is about to say that it is stalled
+            pausing.append(threading.Thread(target=bench.sinks.pause, args=("k", True)))
+            pausing[0].start()
+            pausing[0].join(0.5)
+        return replace(progress, **values)
+
+    monkeypatch.setattr(runner, "replace", replace_slowly)
+    bench.run(http(receiver))
+    bench.commit(("a", 0))
+    wait_until(lambda: pausing and not pausing[0].is_alive())
+    wait_until(lambda: bench.state().progress.errors > 0)
+    assert bench.state().state == "paused"
+    bench.sinks.pause("k", False)
+    assert bench.wait_stalled()
 
 
 def test_retry_after_is_honoured(bench: Bench, receiver: Receiver) -> None:

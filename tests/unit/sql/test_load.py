@@ -57,7 +57,7 @@ def test_aliases_of_window_bounds_are_columns(tmp_path: Path) -> None:
     assert rows == [(True, True, 3)]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases())
 def test_a_table_equals_the_answer(case: Any) -> None:
     view, batches, _, _ = case

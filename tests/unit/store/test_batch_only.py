@@ -90,16 +90,16 @@ def test_without_enough_memory_rows_have_no_set_and_nothing_fails(tmp_path: Path
 
 
 def test_a_large_table_is_read_and_merged_in_little_memory(tmp_path: Path) -> None:
-    """Its sets have 96 MB. DuckDB compresses nothing there: else it would read those of all rows for one of them."""
-    first = [write(tmp_path / f"{n}", [("a", m, m * STEP) for m in range(n, 300, 10)]) for n in range(10)]
-    make_batch_table(VIEW, tmp_path / "first", partials=first, earlier=[], memory_mb=200)
-    with closing(duckdb.connect(config={"memory_limit": "20MB", "threads": 1})) as connection:
+    """Its sets have 32 MB. DuckDB compresses nothing there: else it would read those of all rows for one of them."""
+    first = [write(tmp_path / f"{n}", [("a", m, m * STEP) for m in range(n, 100, 5)]) for n in range(5)]
+    make_batch_table(VIEW, tmp_path / "first", partials=first, earlier=[], memory_mb=70)
+    with closing(duckdb.connect(config={"memory_limit": "15MB", "threads": 1})) as connection:
         connection.execute(f"ATTACH '{tmp_path / 'first'}' AS t (READ_ONLY)")
         query = f'SELECT octet_length("{NAMES[1]}") FROM t.panes WHERE {PANE} = 60000'
         assert connection.execute(query).fetchall() == [(16 + 16 * VALUES,)]
-    more = [write(tmp_path / "more", [("a", 299, 0)])]
-    make_batch_table(VIEW, tmp_path / "both", partials=more, earlier=[tmp_path / "first"], memory_mb=200)
-    assert found(tmp_path / "both", "panes") == {m: (VALUES * (1 + (m == 299)), True) for m in range(300)}
+    more = [write(tmp_path / "more", [("a", 99, 0)])]
+    make_batch_table(VIEW, tmp_path / "both", partials=more, earlier=[tmp_path / "first"], memory_mb=70)
+    assert found(tmp_path / "both", "panes") == {m: (VALUES * (1 + (m == 99)), True) for m in range(100)}
 
 
 @pytest.fixture

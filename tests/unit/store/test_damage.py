@@ -131,7 +131,7 @@ def test_a_damaged_store_is_set_aside_and_begun_anew(workspace: Workspace, damag
 
 
 def test_damage_that_a_reader_meets_is_named_and_remembered(workspace: Workspace) -> None:
-    path = fill_store(workspace, commits=30)
+    path = fill_store(workspace, commits=10)
     raw = bytearray(path.read_bytes())
     for at in range(12288 + 100, len(raw), 1000):
         raw[at] ^= 16

@@ -42,9 +42,11 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, Settings())
 
 
-def fill(workspace: Workspace, fence: int = 1) -> Path:
-    """A store whose view answers from one batch table; that file."""
-    store = open_store(workspace, fence)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a workspace whose view answers from one batch table; tests damage copies of it."""
+    workspace = Workspace(tmp_path_factory.mktemp("filled"), Settings())
+    store = open_store(workspace, 1)
     version = store.register(VIEW, fingerprint(VIEW), {"events": 5}, {"events": Point(3, Position.at(30), None)})
     file = write_partials(workspace.folder / "p", VIEW, [simple_event(f"/{i}", 0) for i in range(ROWS)])
     table = store.make_batch_table(version, (0, 3), [Path(file)])
@@ -53,7 +55,15 @@ def fill(workspace: Workspace, fence: int = 1) -> Path:
     store.promote("traffic", 1)
     assert counted(store, serving(store)) == ROWS
     store.close()
-    return workspace.data / "batch" / table.file
+    return workspace.data
+
+
+@pytest.fixture
+def path(workspace: Workspace, filled: Path) -> Path:
+    """The batch table from which the workspace answers."""
+    shutil.copytree(filled, workspace.data)
+    (table,) = (workspace.data / "batch").iterdir()
+    return table
 
 
 def half(path: Path) -> None:
@@ -78,8 +88,9 @@ def states(store: Store) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, half, garble, put_another])
-def test_a_damaged_batch_table_is_named_and_built_anew(workspace: Workspace, damage: Callable[[Path], None]) -> None:
-    path = fill(workspace)
+def test_a_damaged_batch_table_is_named_and_built_anew(
+    workspace: Workspace, path: Path, damage: Callable[[Path], None]
+) -> None:
     damage(path)
     (said,) = check_batch_layer(workspace, deep=False)
     assert (said.level, "built again from the lake" in str(said.fix)) == ("error", True)
@@ -102,8 +113,8 @@ def reads_right(store: Store) -> str | None:
     return None
 
 
-def test_a_bit_flipped_anywhere_is_never_a_wrong_number(workspace: Workspace) -> None:
-    path, chance = fill(workspace), random.Random(3)
+def test_a_bit_flipped_anywhere_is_never_a_wrong_number(workspace: Workspace, path: Path) -> None:
+    chance = random.Random(3)
     whole = path.read_bytes()
     noticed = 0
     for fence in range(2, 12):
@@ -134,8 +145,7 @@ def test_a_bit_flipped_anywhere_is_never_a_wrong_number(workspace: Workspace) ->
     assert [found.level for found in check_batch_layer(workspace, deep=True)] == ["error"]
 
 
-def test_a_retired_version_that_is_damaged_takes_nobody_with_it(workspace: Workspace) -> None:
-    path = fill(workspace)
+def test_a_retired_version_that_is_damaged_takes_nobody_with_it(workspace: Workspace, path: Path) -> None:
     store = open_store(workspace, 2)
     store.register(VIEW, fingerprint(VIEW), {"events": 5}, {"events": Point(3, Position.at(30), None)})
     shutil.copy(path, path.with_name("u.duckdb"))
