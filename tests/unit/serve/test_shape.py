@@ -176,3 +176,17 @@ def test_approximate_columns_in_expressions_state_their_error(views: Views) -> N
     views.add("SELECT k0, approx_count_distinct(i) / count(*) AS share, count(*) AS n FROM events GROUP BY k0")
     assert list(views.ask().approximate) == ["share"]
     assert views.ask().approximate["share"].startswith("of approx_count_distinct(i): ")
+
+
+def test_a_sum_that_fits_no_bigint_is_null_in_expressions_and_the_others_of_its_column_are_not(views: Views) -> None:
+    views.add(
+        "SELECT k0, sum(b * 1000000000000000000) AS s, s + 1 AS more, s % 7 AS rest FROM events GROUP BY k0 "
+        "HAVING s > 0 OR s IS NULL ORDER BY s - 1"
+    )
+    big = 10**18
+    assert views.rows("k0", "s", "more", "rest") == [
+        ("a", 16 * big, None, None),
+        ("c", big, big + 1, big % 7),
+        (None, 2 * big, 2 * big + 1, 2 * big % 7),
+        ("b", 5 * big, 5 * big + 1, 5 * big % 7),
+    ]

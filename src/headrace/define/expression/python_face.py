@@ -90,8 +90,9 @@ def _field(place: int, of: Type) -> Face:
 
     def integer(row: Row) -> Any:
         value = row[place]
-        # A sum of integers may be larger than Spark's, which would be a wrong number.
-        return value if value is None or -(1 << 63) <= value < 1 << 63 else None
+        # A sum of integers may be larger than Spark's, which would be a wrong number. Where one of a column is, the
+        # others of the column are Decimals, too.
+        return int(value) if value is not None and -(1 << 63) <= value < 1 << 63 else None
 
     return integer
 
