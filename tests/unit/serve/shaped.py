@@ -31,11 +31,11 @@ class Views:
         self.folder = folder
         self.store = DuckStore.open(folder / "store", fence=1)
 
-    def add(self, select: str = SELECT, name: str = "v") -> None:
+    def add(self, select: str = SELECT, name: str = "v", *, unit: int = 1) -> None:
         view = parse(f"{STREAM} CREATE MATERIALIZED VIEW {name} AS {select};").views[name]
         self.store.register(view, name + select, {"events": 0})
         events = [
-            simple_event(key, at * MINUTE, n)
+            simple_event(key, at * MINUTE, n * unit)
             for key, at, n in [("a", 0, 3), ("a", 0, 4), ("b", 0, 5), ("c", 1, 1), ("a", 1, 9), (None, 1, 2)]
         ]
         file = write_partials(self.folder / f"{name}.parquet", view, events)
