@@ -125,9 +125,9 @@ class Aggregate(ABC):
         return None
 
     @classmethod
-    def instead_of_distinct(cls) -> str:
-        """What to write instead of name(DISTINCT …)."""
-        return f"{cls.name}(x) without DISTINCT"
+    def instead_of_distinct(cls, argument: str) -> str:
+        """What to write instead of name(DISTINCT argument)."""
+        return f"{cls.name}({argument}) without DISTINCT"
 
     @classmethod
     def signature(cls) -> str:

@@ -85,8 +85,8 @@ class CountIf(Count):
     examples = (Example((BOOLEAN,), ((True,), (False,), (None,), (True,)), 2),)
 
     @classmethod
-    def instead_of_distinct(cls) -> str:
-        return "approx_count_distinct(x) FILTER (WHERE …)"
+    def instead_of_distinct(cls, argument: str) -> str:
+        return f"approx_count_distinct(x) FILTER (WHERE {argument})"
 
     def spark_columns(self, x: str = "true") -> tuple[str, ...]:
         return (self.filtered(f"count_if({x})"),)

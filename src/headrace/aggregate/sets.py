@@ -180,8 +180,8 @@ class CollectList(_Kept):
     instead = "last({x}, 100) for the latest ones, or sample({x}, 100)"
 
     @classmethod
-    def instead_of_distinct(cls) -> str:
-        return "collect_set(x)"
+    def instead_of_distinct(cls, argument: str) -> str:
+        return f"collect_set({argument})"
 
     @property
     def type(self) -> Type:

@@ -179,7 +179,8 @@ def _class_of(source: Source, call: Call, cls: type[Aggregate]) -> type[Aggregat
     if not call.distinct:
         return cls
     if cls.distinct is None:
-        fix = f"write {cls.instead_of_distinct()}"
+        argument = ", ".join(call.written.arguments) if call.written else "x"
+        fix = f"write {cls.instead_of_distinct(argument)}"
         raise source.error(call.at, f"{cls.name}(DISTINCT …) would have to store every value", fix=fix)
     return REGISTRY[cls.distinct]
 

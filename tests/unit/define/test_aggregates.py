@@ -156,8 +156,8 @@ def test_aggregates_that_choose_and_keep_are_equal_in_sql_and_python() -> None:
             "sample(word)",
             "as 'n', found nothing; write sample(expression, n)",
         ),
-        ("collect_list(DISTINCT word)", "write collect_set(x)"),
-        ("sum(DISTINCT small)", "write sum(x) without DISTINCT"),
+        ("collect_list(DISTINCT word)", "write collect_set(word)"),
+        ("sum(DISTINCT small)", "write sum(small) without DISTINCT"),
     ],
 )
 def test_calls_that_do_not_fit_say_what_to_write(call: str, message: str) -> None:

@@ -98,6 +98,45 @@ def test_no_follow_up_errors_in_a_view(body, says):
     assert text.startswith(says)
 
 
+@pytest.mark.parametrize(
+    ("clauses", "says"),
+    [
+        ("WHERE count(*) > 5 GROUP BY url", [(67, "write it after GROUP BY: HAVING count(*) > 5")]),
+        ("WHERE n > 5 AND dur_ms > 1 GROUP BY url", [(67, "write it after GROUP BY: HAVING n > 5")]),
+        ("WHERE dur_ms > 1 AND n > 5 AND m < 3 GROUP BY url", [(82, "HAVING n > 5"), (92, "HAVING m < 3")]),
+        ("WHERE n > 5 GROUP BY url HAVING n < 9", [(67, "add it to HAVING: AND n > 5")]),
+        ("WHERE (n > 5 OR url = 'a') GROUP BY url", [(68, "HAVING (n > 5 OR url = 'a')")]),
+        ("WHERE dur_ms > avg(dur_ms) GROUP BY url", [(76, "conditions on aggregates and keys belong to HAVING")]),
+        ("WHERE n > nosuch GROUP BY url", [(67, "conditions on aggregates and keys belong to HAVING")]),
+        ("WHERE n > 5 AND nosuch > 1 GROUP BY url", [(67, "HAVING n > 5"), (77, "has no field 'nosuch'")]),
+    ],
+)
+def test_conditions_on_aggregates_in_where(clauses, says):
+    errors = mistakes(
+        f"CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n, max(dur_ms) AS m FROM clicks {clauses}"
+    )
+    shift = len("CREATE MATERIALIZED VIEW v AS SELECT url, count(*) AS n, max(dur_ms) AS m FROM clicks WHERE ") - 66
+    assert [column - shift for column, _ in errors] == [column for column, _ in says]
+    assert all(expected in text for (_, text), (_, expected) in zip(errors, says, strict=True)), errors
+
+
+def test_a_field_in_where_with_the_name_of_a_column_is_the_field():
+    view = "CREATE MATERIALIZED VIEW v AS SELECT max(dur_ms) AS dur_ms FROM clicks WHERE dur_ms > 5"
+    assert parse(CLICKS + view).views["v"].where.sql == "dur_ms > 5"
+
+
+def test_a_column_that_is_declared_twice_is_shown_where_it_is_repeated():
+    ((column, text),) = mistakes("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n, max(url) AS N FROM clicks")
+    assert (column, text) == (53, "the column 'n' and 'N' is declared twice; rename one")
+
+
+def test_units_of_functions_of_other_systems_are_no_second_mistake():
+    ((_, text),) = mistakes(
+        "CREATE MATERIALIZED VIEW v AS SELECT timestampdiff(MINUTE, ts, ts) AS d, count(*) AS n FROM clicks GROUP BY d"
+    )
+    assert text.startswith("the function timestampdiff is not available here; write ((unix_seconds(ts)")
+
+
 def test_all_mistakes_of_a_stream():
     errors = mistakes(
         "CREATE STREAM s (a BYTES, _b INT, c INT DEFAULT 5, d INT PRIMARY KEY, e INT, E INT, "

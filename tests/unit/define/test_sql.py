@@ -224,9 +224,9 @@ def test_views_read_streams_that_are_declared_later_or_before():
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("SELECT avg(DISTINCT bytes) FROM visits", "avg(DISTINCT …) would have to store every value; write avg(x) without DISTINCT"),
-        ("SELECT collect_list(DISTINCT bytes) FROM visits", "write collect_set(x)"),
-        ("SELECT sum(DISTINCT bytes) FROM visits", "write sum(x) without DISTINCT"),
+        ("SELECT avg(DISTINCT bytes) FROM visits", "avg(DISTINCT …) would have to store every value; write avg(bytes) without DISTINCT"),
+        ("SELECT collect_list(DISTINCT bytes) FROM visits", "write collect_set(bytes)"),
+        ("SELECT sum(DISTINCT bytes) FROM visits", "write sum(bytes) without DISTINCT"),
         ("SELECT median(bytes) FROM visits", "the aggregate median cannot be merged from partials"),
         ("SELECT percentile(bytes, 0.5) AS p FROM visits", "cannot be merged from partials"),
         ("SELECT approx_percentile(bytes, 95) AS p FROM visits", "a number from 0 to 1 as 'percentage', found 95; for 95 % write 0.95"),

@@ -13,7 +13,7 @@ from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, W
 from headrace.define.expression.own_calls import own_call
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.expression.patterns import refuse_pattern
-from headrace.define.expression.signatures import Function
+from headrace.define.expression.signatures import UNITS, Function
 from headrace.define.expression.syntax import (
     Call,
     Case,
@@ -240,8 +240,9 @@ class Checker:
         mistakes = Mistakes()
         with mistakes.collect():
             function = self._function(node)
-        # An unknown function may be a misspelled count(*), so its * is no second mistake.
-        args = self._terms([arg for arg in node.args if not (mistakes and isinstance(arg, Star))], mistakes)
+        # An unknown function may be a misspelled count(*) or a timestampdiff(MINUTE, a, b): * and MINUTE are no further
+        # mistakes.
+        args = self._terms([arg for arg in node.args if not (mistakes and _may_be_known(arg))], mistakes)
         if node.distinct or node.where:
             extra = "DISTINCT" if node.distinct else "FILTER"
             raise self._error(node, f"{function.name} is not an aggregate, so it takes no {extra}", fix="remove it")
@@ -393,3 +394,8 @@ class Checker:
                 **hints.instead_of_cast(value, node.to),
             )
         return time_constant(self.source, node, value, node.to) or Term(node.function, node.to, (value,))
+
+
+def _may_be_known(arg: Node) -> bool:
+    """Whether an argument may have a meaning for a function that is not known."""
+    return isinstance(arg, Star) or (isinstance(arg, Name) and not arg.of and arg.name.lower() in UNITS)

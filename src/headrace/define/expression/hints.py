@@ -63,7 +63,9 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
 
 def _why_not(name: str) -> tuple[str, str | None]:
     if name in REGISTRY:
-        return f"the aggregate {name} cannot be used inside an expression", "make it a separate column"
+        return f"the aggregate {name} is of many events, and this is computed of each alone", (
+            "use it in an item of SELECT or in HAVING of a view"
+        )
     if name in UNSTABLE:
         return f"{name} {WHY_UNSTABLE}", USE_EVENT_TIME
     if name == "proctime":

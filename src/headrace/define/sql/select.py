@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.define.columns import contains_aggregate, is_aggregate, make_column
-from headrace.define.expression.check import Checker, check, check_condition
+from headrace.define.expression.check import Checker, check
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each
@@ -15,6 +15,7 @@ from headrace.define.model import Column, Key, Order, Stream, View, Window
 from headrace.define.row_scope import RowScope
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
+from headrace.define.sql.conditions import read_where
 from headrace.define.sql.peers import NO_PEER, Peer
 from headrace.define.sql.query_tree import (
     From,
@@ -117,11 +118,10 @@ class ViewBuilder:
         reader = self._shape_reader(list(columns.values()), window)
         having, order = self._read_shape(reader, columns, computed)
         where: Expression | None = None
-        if self.select.where:
-            with self.mistakes.collect():
-                where = check_condition(self.source, self.select.where, self.scope, "WHERE")
+        with self.mistakes.collect():
+            where = read_where(self.select, self.scope, reader)
         names = [*(key.name for key in self.keys), *self.names.values(), *(output.name for output in reader.outputs)]
-        with self.mistakes.collect(), located(self.source, self.select.at):
+        with self.mistakes.collect(), located(self.source, self._repeated_at()):
             check_distinct(names, "the column")
         self.mistakes.check()
         all_columns = reader.scope.columns
@@ -192,6 +192,16 @@ class ViewBuilder:
         with located(self.source, item.node.at):
             check_name(item.alias, "column")
         reader.add(self.source, item.node, item.alias)
+
+    def _repeated_at(self) -> int:
+        """The place of the first item whose AS is that of an item before it; of the statement if there is none."""
+        seen: set[str] = set()
+        for item in self.select.items:
+            name = (item.alias or (item.node.name if isinstance(item.node, Name) else "")).lower()
+            if name in seen:
+                return item.node.at
+            seen |= {name} - {""}
+        return self.select.at
 
     def _error(self, at: int, message: str, **more: Any) -> DefinitionError:
         return self.source.error(at, message, **more)

@@ -1,0 +1,75 @@
+"""WHERE of a view: a condition on events. One on what is aggregated of them belongs to HAVING, and is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.define.columns import contains_aggregate, is_aggregate
+from headrace.define.expression.check import check_condition
+from headrace.define.expression.syntax import Logic, Name, Node, walk
+from headrace.define.mistakes import Mistakes
+from headrace.errors import DefinitionError
+from headrace.types import Expression
+
+if TYPE_CHECKING:
+    from headrace.define.row_scope import RowScope
+    from headrace.define.shape import ShapeReader
+    from headrace.define.sql.select import Select
+
+
+def read_where(select: Select, scope: RowScope, reader: ShapeReader) -> Expression | None:
+    """The condition of WHERE over the rows of FROM; `reader` has read SELECT, and tells what HAVING would take."""
+    where = select.where
+    if where is None:
+        return None
+    conditions = where.args if isinstance(where, Logic) and where.op == "AND" else (where,)
+    texts = _texts(select, where, len(conditions))
+    mistakes, kept = Mistakes(), []
+    for condition, text in zip(conditions, texts, strict=True):
+        place = _aggregated(condition, select, scope)
+        if place is None:
+            kept.append(condition)
+        else:
+            mistakes.errors.append(_of_having(select, reader, condition, place, text))
+    expression = None
+    if kept:
+        rest = where if len(kept) == len(conditions) else kept[0] if len(kept) == 1 else _all(where, kept)
+        with mistakes.collect():
+            expression = check_condition(select.source, rest, scope, "WHERE")
+    mistakes.check()
+    return expression
+
+
+def _aggregated(condition: Node, select: Select, scope: RowScope) -> Node | None:
+    """The part of a condition that is an aggregate, or the name that SELECT gives to one; None: it is of events."""
+    named = {item.alias.lower() for item in select.items if item.alias and contains_aggregate(item.node)}
+    for part in walk(condition):
+        by_name = isinstance(part, Name) and not part.of and part.name.lower() in named - scope.fields.keys()
+        if by_name or is_aggregate(part):
+            return part
+    return None
+
+
+def _of_having(select: Select, reader: ShapeReader, condition: Node, place: Node, text: str | None) -> DefinitionError:
+    fix = "conditions on aggregates and keys belong to HAVING, after GROUP BY"
+    try:
+        reader.having(select.source, condition)
+    except DefinitionError:
+        text = None  # HAVING would not take it as it is
+    if text:
+        fix = f"add it to HAVING: AND {text}" if select.having else f"write it after GROUP BY: HAVING {text}"
+    return select.source.error(place.at, "WHERE selects events before they are aggregated", fix=fix)
+
+
+def _texts(select: Select, where: Node, count: int) -> list[str | None]:
+    """The conditions as they are written, as far as that is known."""
+    text = select.source.text
+    if count == 1 and select.peer.where:
+        start, end = select.peer.where
+        return [text[start:end].strip()[len("WHERE") :].strip()]
+    spans = where.spans if isinstance(where, Logic) else ()
+    return [text[start:end] for start, end in spans] if len(spans) == count else [None] * count
+
+
+def _all(where: Node, conditions: list[Node]) -> Node:
+    return Logic(where.at, "AND", tuple(conditions))
