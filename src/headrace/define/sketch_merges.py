@@ -44,14 +44,23 @@ def rewrite(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
     return str(text)
 
 
-def no_sketch(error: Exception) -> QueryError:
-    """The error of a column that has no sketch, from DuckDB's."""
-    column = str(error).partition('"')[2].partition(SKETCH)[0]
-    return QueryError(
-        f"column '{column}' has no sketches that can be merged here",
-        expected=f"a column of a view, {EXAMPLE}",
-        fix="call the function where the view is read, or select * in the query inside",
-    )
+def clarify(error: Exception) -> QueryError | None:
+    """What DuckDB's error says of a column with other sketches or none; None if it is about something else."""
+    text = str(error)
+    if f'{SKETCH}" not found' in text:
+        column = text.partition('"')[2].partition(SKETCH)[0]
+        return QueryError(
+            f"column '{column}' has no sketches that can be merged here",
+            expected=f"a column of a view, {EXAMPLE}",
+            fix="call the function where the view is read, or select * in the query inside",
+        )
+    for name in (*COUNTS, PERCENTILE):
+        if f"argument types '{name}(" in text:
+            return QueryError(
+                f"{name} takes a column made by {name.removesuffix(SUFFIX)}; this one has other sketches",
+                fix=f"call AGGREGATE{SUFFIX}, where AGGREGATE is what made the column, as in {PERCENTILE}(p95, 0.95)",
+            )
+    return None
 
 
 def sketch_columns(view: View) -> list[str]:
@@ -92,6 +101,8 @@ def _use_sketches(call: dict[str, Any]) -> None:
         raise QueryError(
             f"{name} takes a column of a view" + (" and a percentage" if count > 1 else ""), expected=EXAMPLE
         )
+    if count > 1:
+        _check_share(name, arguments[1]["expression"])
     names = [*column["column_names"][:-1], column["column_names"][-1] + SKETCH]
     sketches = {**column, "column_names": names}
     gathered = {
@@ -99,3 +110,12 @@ def _use_sketches(call: dict[str, Any]) -> None:
         "arguments": [{"name": "", "expression": sketches}],
     }  # fmt: skip
     call.update(arguments=[{"name": "", "expression": gathered}, *arguments[1:]], filter=None, distinct=False)
+
+
+def _check_share(name: str, share: dict[str, Any]) -> None:
+    """Refuse a constant that is no percentage; of other values outside 0 to 1 the result is NULL."""
+    literal = share.get("literal") or {}
+    if literal.get("kind") not in ("INTEGER", "NUMERIC") or 0 <= (value := float(literal["text"])) <= 1:
+        return
+    fix = f"for {literal['text']} % write {value / 100:g}" if 1 < value <= 100 else None
+    raise QueryError(f"{name} takes a percentage from 0 to 1", found=literal["text"], fix=fix)

@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.queries import QueryError, check, select_columns
-from headrace.define.sketch_merges import SKETCH, no_sketch, rewrite
+from headrace.define.sketch_merges import clarify, rewrite
 from headrace.sql.as_of import extract_as_of, quoted
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
 from headrace.sql.load import Loaded, load_view, read_view
@@ -120,9 +120,10 @@ def _run(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str, A
     try:
         _answer(wire, connection, request if merging is None else {**request, "query": merging}, loaded)
     except duckdb.BinderException as error:
-        if merging is not None and f'{SKETCH}" not found' in str(error):
-            raise no_sketch(error) from error
-        raise
+        clearer = clarify(error) if merging is not None else None
+        if clearer is None:
+            raise
+        raise clearer from error
 
 
 def _create_logical(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:

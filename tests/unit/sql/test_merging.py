@@ -16,7 +16,7 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.define.model import View
 from headrace.define.queries import QueryError
-from headrace.define.sketch_merges import no_sketch, rewrite
+from headrace.define.sketch_merges import clarify, rewrite
 from headrace.errors import SqlError
 from headrace.sql.children import Children
 from headrace.sql.load import default_plan, describe_version, load_view
@@ -111,7 +111,26 @@ def test_a_column_without_sketches_is_named(connection: duckdb.DuckDBPyConnectio
     with pytest.raises(duckdb.BinderException) as raised:
         run(connection, "SELECT unique_merge(hits) FROM v")
     assert ' sketch" not found' in str(raised.value)
-    assert "column 'hits' has no sketches" in str(no_sketch(raised.value))
+    assert "column 'hits' has no sketches" in str(clarify(raised.value))
+
+
+@pytest.mark.parametrize(
+    "call", ["approx_percentile_merge(words, 0.5)", "unique_merge(words)", "approx_count_distinct_merge(p90)"]
+)
+def test_a_column_with_other_sketches_is_refused(connection: duckdb.DuckDBPyConnection, call: str) -> None:
+    with pytest.raises(duckdb.BinderException) as raised:
+        run(connection, f"SELECT {call} FROM v")
+    name = call.partition("_merge")[0]
+    assert f"{name}_merge takes a column made by {name}; this one has other sketches" in str(clarify(raised.value))
+
+
+@pytest.mark.parametrize(("share", "fix"), [("95", "for 95 % write 0.95"), ("-0.5", None)])
+def test_a_percentage_out_of_range_is_refused(
+    connection: duckdb.DuckDBPyConnection, share: str, fix: str | None
+) -> None:
+    with pytest.raises(QueryError, match="approx_percentile_merge takes a percentage from 0 to 1") as raised:
+        rewrite(connection, f"SELECT approx_percentile_merge(p90, {share}) FROM v")
+    assert (raised.value.found, raised.value.fix) == (share, fix)
 
 
 def test_a_child_that_may_open_no_file_merges_too(store: DuckStore) -> None:
