@@ -130,7 +130,7 @@ def test_a_percentage_out_of_range_is_refused(
 ) -> None:
     with pytest.raises(QueryError, match="approx_percentile_merge takes a percentage from 0 to 1") as raised:
         rewrite(connection, f"SELECT approx_percentile_merge(p90, {share}) FROM v")
-    assert (raised.value.found, raised.value.fix) == (share, fix)
+    assert (raised.value.fields["found"], raised.value.fields["fix"]) == (share, fix)
 
 
 def test_a_child_that_may_open_no_file_merges_too(store: DuckStore) -> None:
