@@ -42,9 +42,9 @@ def read_where(select: Select, scope: RowScope, reader: ShapeReader) -> Expressi
 
 def _aggregated(condition: Node, select: Select, scope: RowScope) -> Node | None:
     """The part of a condition that is an aggregate, or the name that SELECT gives to one; None: it is of events."""
-    named = {item.alias.lower() for item in select.items if item.alias and contains_aggregate(item.node)}
+    aliases = {item.alias.lower() for item in select.items if item.alias and contains_aggregate(item.node)}
     for part in walk(condition):
-        by_name = isinstance(part, Name) and not part.of and part.name.lower() in named - scope.fields.keys()
+        by_name = isinstance(part, Name) and not part.of and part.name.lower() in aliases - scope.fields.keys()
         if by_name or is_aggregate(part):
             return part
     return None

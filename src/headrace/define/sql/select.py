@@ -195,12 +195,12 @@ class ViewBuilder:
 
     def _repeated_at(self) -> int:
         """The place of the first item whose AS is that of an item before it; of the statement if there is none."""
-        seen: set[str] = set()
+        names: set[str] = set()
         for item in self.select.items:
             name = (item.alias or (item.node.name if isinstance(item.node, Name) else "")).lower()
-            if name in seen:
+            if name in names:
                 return item.node.at
-            seen |= {name} - {""}
+            names |= {name} - {""}
         return self.select.at
 
     def _error(self, at: int, message: str, **more: Any) -> DefinitionError:
