@@ -29,6 +29,7 @@ from headrace.maintain.table_states import TableStates
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
@@ -175,7 +176,7 @@ class Bench:
 
     def answer(self, view: str, **options: Any) -> Answer:
         """One answer from the store."""
-        return answer(self.store, Question.of(view, **options), lambda version: (0, None), datetime.now(UTC))
+        return answer(self.store, Question.of(view, **options), up_to_date, datetime.now(UTC))
 
     def close(self) -> None:
         self.speed.close()

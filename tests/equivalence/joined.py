@@ -23,6 +23,7 @@ from headrace.maintain.speed import Speed
 from headrace.maintain.table_states import TableStates
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
@@ -108,7 +109,7 @@ class Joined:
                 pass
 
     def ask(self, view: str) -> list[dict[str, Any]]:
-        return answer(self.store, Question.of(view, limit=1000), lambda version: (0, None), datetime.now(UTC)).rows()
+        return answer(self.store, Question.of(view, limit=1000), up_to_date, datetime.now(UTC)).rows()
 
     def close(self) -> None:
         for part in self.parts.values():

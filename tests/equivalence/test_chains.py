@@ -33,6 +33,7 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.joins import TableLogs
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Pinned, Version
@@ -352,7 +353,7 @@ def test_rows_of_one_event_are_in_their_order(spoken: World) -> None:
 
 def test_the_events_behind_a_cell_and_the_past(spoken: World, spark: Any, tmp_path: Path) -> None:
     lakes = {name: (bench.stream, bench.table) for name, bench in spoken.benches.items()}
-    questions = LakeQuestions(spoken.store, lakes.__getitem__, lambda: spark, lambda v: (0, None), tmp_path / "past")
+    questions = LakeQuestions(spoken.store, lakes.__getitem__, lambda: spark, up_to_date, tmp_path / "past")
     page = questions.explain(CellQuestion.of("counts", {"word": "be"}))
     assert (page.found, page.agrees, page.next_cursor) == (4, True, None)
     assert [(event.stream, event.commit) for event in page.events] == [("visits", 0)] * 2 + [

@@ -14,6 +14,7 @@ from headrace.asof.questions import LakeQuestions
 from headrace.define.model import View
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.version import Version
 
 from .bench import Bench
@@ -106,9 +107,7 @@ def test_a_new_event_time_says_what_is_settled(spark: Any, tmp_path: Path, *, fu
 
 def _check_past(spark: Any, world: World, folder: Path) -> None:
     bench = world.bench
-    questions = LakeQuestions(
-        bench.store, lambda name: (bench.stream, bench.table), lambda: spark, lambda version: (0, None), folder
-    )
+    questions = LakeQuestions(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, up_to_date, folder)
     past = questions.ask(Question.of("sends", version_as_of=2))
     assert past.newest_event == newest_of(world.commits[:2])
     row = past.rows()[0]

@@ -21,6 +21,7 @@ from headrace.define.model import View
 from headrace.errors import ConflictError, QuestionError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
@@ -270,7 +271,7 @@ def test_questions_about_the_past(both: Both, spark: Any, tmp_path: Path) -> Non
         both.store,
         lambda name: (both.sides[name].bench.stream, both.sides[name].bench.table),
         lambda: spark,
-        lambda version: (0, None),
+        up_to_date,
         tmp_path / "questions",
     )
     reply = questions.ask(Question.of("v", timestamp_as_of=then.isoformat()))
@@ -320,9 +321,7 @@ def test_one_of_the_streams_had_no_commit_then(both: Both, spark: Any, tmp_path:
     both.sides["visits"].commit(chance)
     both.sides["visits"].bench.maintain()
     lakes = {name: (side.bench.stream, side.bench.table) for name, side in both.sides.items()}
-    questions = LakeQuestions(
-        both.store, lakes.__getitem__, lambda: spark, lambda version: (0, None), tmp_path / "questions"
-    )
+    questions = LakeQuestions(both.store, lakes.__getitem__, lambda: spark, up_to_date, tmp_path / "questions")
     reply = questions.ask(Question.of("v", timestamp_as_of=then.isoformat()))
     rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in reply.rows()}
     assert rows == both.expected(commits)

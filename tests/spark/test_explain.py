@@ -15,6 +15,7 @@ from headrace.asof.questions import LakeQuestions
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
+from headrace.serve.streams import up_to_date
 from headrace.spark.jobs import Job
 from tests.equivalence.bench import Bench
 
@@ -68,10 +69,9 @@ def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]
         lines = [json.dumps(event).encode() for event in events]
         bench.post(lines, str(number), keep_bad=True)
         bench.commit()
-    fresh = lambda version: (0, None)  # noqa: E731
     yield Shop(
         bench,
-        LakeQuestions(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, fresh, folder / "q"),
+        LakeQuestions(bench.store, lambda name: (bench.stream, bench.table), lambda: spark, up_to_date, folder / "q"),
     )
     bench.close()
 

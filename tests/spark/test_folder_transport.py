@@ -22,6 +22,7 @@ from headrace.lake.upkeep import Upkeep
 from headrace.maintain.speed import Speed
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
 from headrace.transport.position import START
@@ -73,7 +74,7 @@ class Workbench:
         return version
 
     def answer(self) -> tuple[int, int]:
-        (row,) = answer(self.store, Question.of("v"), lambda version: (0, None), datetime.now(UTC)).rows()
+        (row,) = answer(self.store, Question.of("v"), up_to_date, datetime.now(UTC)).rows()
         return row["n"], row["total"]
 
     def rows(self, *, dead: bool) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from headrace.serve.as_of import AsOf
 from headrace.serve.evaluate import read
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children
@@ -83,7 +84,7 @@ def log(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     large_shapes = itertools.islice((shape for shape in shapes if shape.window and shape.keys), 2)  # of many rows
     views = [bench.add_view(replace(shape, name=f"v{i}").sql).name for i, shape in enumerate(large_shapes)]
     history = LakeQuestions(
-        bench.store, lambda name: (bench.stream, bench.table), lambda: spark, lambda v: (0, None), folder / "pasts"
+        bench.store, lambda name: (bench.stream, bench.table), lambda: spark, up_to_date, folder / "pasts"
     )
     past = Log(bench, history, views)
     past.note()
@@ -213,7 +214,7 @@ def test_a_logical_view_as_of_a_commit_and_a_time(log: Log) -> None:
 
     def run(query: str, limit: int, as_of: AsOf | None) -> SqlAnswer:
         return run_sql(
-            log.bench.store, children, query, limit, lambda version: (0, None), datetime.now(UTC),
+            log.bench.store, children, query, limit, up_to_date, datetime.now(UTC),
             log.history.as_of, logical, as_of,
         )  # fmt: skip
 
@@ -253,7 +254,7 @@ def test_in_sql(log: Log) -> None:
 
     def sql(query: str) -> SqlAnswer:
         now = datetime.now(UTC)
-        return run_sql(log.bench.store, children, query, None, lambda version: (0, None), now, log.history.as_of)
+        return run_sql(log.bench.store, children, query, None, up_to_date, now, log.history.as_of)
 
     try:
         then, now = (len(log.snapshots["v0", commits].answer.values) for commits in (4, COMMITS))

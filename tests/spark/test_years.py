@@ -26,6 +26,7 @@ from headrace.maintain.partials import OUR_COLUMNS, write_partials
 from headrace.parse.time_patterns import register
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -214,7 +215,7 @@ def ask(events: Any, folder: Any, stream: Any, view: Any) -> tuple[list[dict[str
         (version,) = snapshot.versions()
     files = write_partials(events, stream, version, folder / "partials")
     store.apply(Step("events", 0, 1, Position.at(0), 0, 0), {(view.name, 1): files})
-    reply = answer(store, Question.of(view.name, limit=10_000), lambda version: (0, None), EPOCH)
+    reply = answer(store, Question.of(view.name, limit=10_000), up_to_date, EPOCH)
     store.close()
     reply.arrow()
     return reply.rows(), orjson.loads(orjson.dumps(reply.as_dict()))

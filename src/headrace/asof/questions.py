@@ -24,6 +24,7 @@ from headrace.serve.evaluate import Freshness, answer, answer_from, find_serving
 from headrace.serve.explanation import US, Explanation
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
+from headrace.serve.streams import Fresh
 from headrace.spark.jobs import Job
 from headrace.store.base import Store
 from headrace.store.version import Version
@@ -91,7 +92,7 @@ class LakeQuestions:
             version = find_serving(snapshot, question.view)
         plan(question, version)
         with self.as_of(version, question.as_of, job) as (store, reason):
-            reply = answer(store, question, lambda version: (None, reason), datetime.now(UTC))
+            reply = answer(store, question, lambda version: Fresh(None, reason), datetime.now(UTC))
         return replace(reply, version=version.number)
 
     @contextmanager

@@ -28,6 +28,7 @@ from headrace.maintain.batch import Batch, Sizes
 from headrace.maintain.partials import read_events, write_partials
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.server.describe import memory_mb
 from headrace.server.reconcile import point_of
 from headrace.spark.build import build_session
@@ -98,7 +99,7 @@ class Layers:
         """The time of a query of one key and one hour."""
         question = Question.of(view, key={"visitor": f"u{number * 7 % VISITORS}"}, window="1h")
         start = time.perf_counter()
-        result = answer(self.store, question, lambda _: (0, None), datetime.now(UTC))
+        result = answer(self.store, question, up_to_date, datetime.now(UTC))
         took_ms = (time.perf_counter() - start) * 1000
         if not result.rows():
             raise HeadraceError(f"the answer of view '{view}' for {question.where} has no row")

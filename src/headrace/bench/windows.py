@@ -24,6 +24,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.maintain.lift import Lifting, lift_view, parts_of
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step, Store
 from headrace.store.opening import open_temporary
 from headrace.transport.position import Position
@@ -139,7 +140,7 @@ def _overlap(store: Store, name: str, **options: Any) -> Figure:
 
 def _times(store: Store, **options: Any) -> list[float]:
     question = Question.of("traffic", **options)
-    return [_ms(lambda: answer(store, question, lambda version: (0, None), datetime.now(UTC))) for _ in range(RUNS)]
+    return [_ms(lambda: answer(store, question, up_to_date, datetime.now(UTC))) for _ in range(RUNS)]
 
 
 def _lookup_ms(store: Store, run: int, count: int, keys: int) -> float:
@@ -147,7 +148,7 @@ def _lookup_ms(store: Store, run: int, count: int, keys: int) -> float:
 
     def look_up() -> None:
         question = Question.lookup_of("traffic", keys_of_run, window="all")
-        answer(store, question, lambda version: (0, None), datetime.now(UTC))
+        answer(store, question, up_to_date, datetime.now(UTC))
 
     return _ms(look_up)
 

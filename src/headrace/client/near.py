@@ -56,6 +56,7 @@ from headrace.serve.change import Change
 from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
+from headrace.serve.streams import Fresh
 from headrace.server.describe import (
     Layers,
     describe_audit,
@@ -397,11 +398,11 @@ class Offline(WithoutServer):
         for name in sorted(self._catalog.views):
             view = self._catalog.views[name]
             serving = next((v for v in versions if v.view.name == name and v.serving), None)
-            fresh = self._freshness(serving) if serving else (None, DOWN)
+            fresh = self._freshness(serving) if serving else Fresh(None, DOWN)
             try:
                 tables = [self._table(self._catalog.streams[stream]) for stream in view.streams]
             except CorruptionError as error:
-                statuses.append(describe_view(view, versions, None, (None, str(error)), None, layers.get(name)))
+                statuses.append(describe_view(view, versions, None, Fresh(None, str(error)), None, layers.get(name)))
                 continue
             commits = sum(table.state.next_commit for table in tables if table)
             statuses.append(describe_view(view, versions, commits, fresh, None, layers.get(name), lanes=lanes))
@@ -466,8 +467,8 @@ class Offline(WithoutServer):
         with self._store.snapshot() as snapshot:
             return read_layers(snapshot, snapshot.versions())
 
-    def _freshness(self, version: Version) -> tuple[int | None, str | None]:
-        return None, DOWN
+    def _freshness(self, version: Version) -> Fresh:
+        return Fresh(None, DOWN)
 
     def _table(self, stream: Stream) -> LakeTable | None:
         with suppress(TableNotFoundError):

@@ -23,6 +23,7 @@ from headrace.serve.present import END, START, known_by, present, result_columns
 from headrace.serve.question import Question
 from headrace.serve.shape import Shaping, find_shaping
 from headrace.serve.spans import hull, span_table, spans_of
+from headrace.serve.streams import Fresh
 from headrace.serve.values import decoder, encoder
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store
@@ -303,7 +304,7 @@ class Evaluation:
         if cursor is not None and cursor == replace(self.now, mark=cursor.mark):
             return self._batch([], cursor)
         question = Question(self.view, settled_only=self.on_close)
-        answer = answer_from(self.snapshot, self.version, question, lambda _: (None, None), datetime.now(UTC))
+        answer = answer_from(self.snapshot, self.version, question, lambda _: Fresh(None), datetime.now(UTC))
         mark = hashlib.sha256(repr(answer.values).encode()).hexdigest()[:16]
         following = replace(self.now, mark=mark)
         if cursor is not None and cursor.is_of(self.version) and cursor.mark == mark:

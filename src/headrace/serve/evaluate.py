@@ -17,14 +17,14 @@ from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
-from headrace.serve.streams import Age, Fresh, stream_states
+from headrace.serve.streams import Fresh, stream_states
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store
 from headrace.store.selection import Selection
 from headrace.store.version import Version
 
-Freshness = Callable[[Version], Age | Fresh]
+Freshness = Callable[[Version], Fresh]
 Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000  # at least: a page whose windows overlap takes about as many buckets as it has rows
 MOST_SHAPED = 200_000  # rows that HAVING and ORDER BY look at
@@ -205,7 +205,7 @@ def _build_answer(
     columns = result_columns(version.view, read_plan, presentation.wide, corrections=question.corrections)
     if shaping is not None:
         columns, values = shaping.result_columns(columns), [shaping.compute(row) for row in values]
-    fresh = Fresh.of(freshness(version))
+    fresh = freshness(version)
     newest_us = version.newest_us
     return Answer(
         view=question.view,

@@ -53,7 +53,7 @@ class RecentAnswers:
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
-        return _json(entry, now, Fresh.of(self._freshness(entry.version)))
+        return _json(entry, now, self._freshness(entry.version))
 
     def ask(self, question: Question, text: bytes, now: datetime) -> bytes:
         """Answer from the store, and keep the answer under the text of the question."""

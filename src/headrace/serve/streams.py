@@ -14,16 +14,19 @@ Age = tuple[int | None, str | None]  # how old the oldest accepted event is that
 
 
 class Fresh(NamedTuple):
-    """The freshness of a version: that of the stream in which it is furthest behind, and that of each stream."""
+    """The freshness of a version: that of the stream in which it is furthest behind, and that of each stream.
+
+    A stream that is not listed is as fresh as the version.
+    """
 
     ms: int | None
     reason: str | None = None
     streams: Mapping[str, Age] = MappingProxyType({})
 
-    @classmethod
-    def of(cls, age: Age | Fresh) -> Fresh:
-        """The freshness of a version of which only the age as a whole may be known."""
-        return cls(*age)
+
+def up_to_date(version: Version) -> Fresh:
+    """The freshness of a version over streams that do not grow."""
+    return Fresh(0)
 
 
 def stream_states(version: Version, fresh: Fresh) -> dict[str, StreamState]:

@@ -12,6 +12,7 @@ import structlog
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.lake.health import check_files, check_log
+from headrace.serve.streams import Age
 from headrace.server.describe import describe_damaged
 from headrace.server.state import SkipStatus, StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
@@ -84,7 +85,7 @@ class DamagedStream:
     def describe(self) -> StreamStatus:
         return describe_damaged(self.stream, self.error)
 
-    def freshness(self, base: Base) -> tuple[None, str]:
+    def freshness(self, base: Base) -> Age:
         return None, f"stream '{self.stream.name}' is damaged: {self.damage}"
 
     def backlog_bytes(self) -> int:

@@ -127,7 +127,7 @@ def describe_view(
     view: View,
     versions: Iterable[Version],
     commits: int | None,
-    age: Age | Fresh,
+    fresh: Fresh,
     lag_bytes: int | None = None,
     layers: Layers | None = None,
     building: BuildStatus | None = None,
@@ -172,8 +172,8 @@ def describe_view(
         settled_until=iso_us(serving.settled_us) if serving and view.window else None,
         commits=commits,
         lag_bytes=lag_bytes,
-        freshness_ms=age[0],
-        freshness_reason=age[1],
+        freshness_ms=fresh.ms,
+        freshness_reason=fresh.reason,
         lane=lane,
         lane_reason=lane_reason,
         stalled=stalled,
@@ -214,17 +214,19 @@ def lanes_by_definition(settings: Settings, stream: Stream, versions: Iterable[V
     }
 
 
-def join_freshness(ages: Mapping[str, Age]) -> Age:
-    """The freshness of a view out of that of its base streams: the oldest, and if there are several, that of each."""
+def join_freshness(ages: Mapping[str, Age]) -> Fresh:
+    """The freshness of a version from that of its base streams: the oldest age; of several streams, the age of each."""
     if len(ages) == 1:
-        return next(iter(ages.values()))
+        (age,) = ages.values()
+        return Fresh(*age, ages)
     unknown = any(age_ms is None for age_ms, _ in ages.values())
     oldest_ms = None if unknown else max(age_ms or 0 for age_ms, _ in ages.values())
     if oldest_ms == 0:
-        return 0, None
+        return Fresh(0, None, ages)
     # The stream that is furthest behind first.
     order = sorted(ages.items(), key=lambda item: -(float("inf") if item[1][0] is None else item[1][0]))
-    return oldest_ms, "; ".join(f"stream '{name}': {freshness(*age)}" for name, age in order)
+    reason = "; ".join(f"stream '{name}': {freshness(*age)}" for name, age in order)
+    return Fresh(oldest_ms, reason, ages)
 
 
 def join_lanes(parts: Iterable[Lanes]) -> Lanes:

@@ -125,7 +125,7 @@ class Monitor:
         for base in version.bases:
             pipeline = pipelines.get(base.stream)
             ages[base.stream] = pipeline.freshness(base) if pipeline else (None, "its stream is gone")
-        return Fresh(*join_freshness(ages), ages)
+        return join_freshness(ages)
 
     def _health(self, running: Running) -> Health:
         with self._store.snapshot() as snapshot:

@@ -25,6 +25,7 @@ from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique_index import UniqueIndex
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
+from headrace.serve.streams import Age
 from headrace.server.damaged import find_damage
 from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
@@ -369,7 +370,7 @@ class Pipeline:
             self._lateness.save()
         self.transport.close()
 
-    def freshness(self, base: Base) -> tuple[int | None, str | None]:
+    def freshness(self, base: Base) -> Age:
         """The age in ms of the oldest accepted event that a version does not have; or why it is not known."""
         if base.position is None:
             of = self.table.state.next_commit

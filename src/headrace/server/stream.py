@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.serve.streams import Age
 from headrace.server.state import SkipStatus, StreamStatus
 from headrace.store.version import VersionId
 
@@ -104,7 +105,7 @@ class RunningStream(Protocol):
     def describe(self) -> StreamStatus:
         """Its numbers."""
 
-    def freshness(self, base: Base) -> tuple[int | None, str | None]:
+    def freshness(self, base: Base) -> Age:
         """The age in ms of the oldest accepted event that a version does not have; or why it is not known."""
 
     def backlog_bytes(self) -> int:

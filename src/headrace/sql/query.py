@@ -271,7 +271,7 @@ def _find(
     with find_as_of(serving, as_of, streams=streams) as (as_of_store, reason):
         with as_of_store.snapshot() as snapshot:
             version = find_serving(snapshot, serving.view.name)
-        state = _describe(version, lambda version: (None, reason))
+        state = _describe(version, lambda version: Fresh(None, reason))
         yield _AsOfView(as_of_store, version, replace(state, version=serving.number))
 
 
@@ -322,7 +322,7 @@ def _read_result(child: Child, types: Sequence[str], children: Children) -> tupl
 
 
 def _describe(version: Version, freshness: Freshness) -> _ViewState:
-    fresh = Fresh.of(freshness(version))
+    fresh = freshness(version)
     return _ViewState(
         version=version.number,
         commits=version.commits,

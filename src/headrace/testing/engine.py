@@ -32,6 +32,7 @@ from headrace.parse.schema import UTC_US
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step, Store
 from headrace.store.opening import open_temporary
 from headrace.store.version import Version
@@ -92,9 +93,9 @@ class Engine(Protocol):
 def ask(store: Store, request: Request) -> Answer:
     """The answer from a store."""
     question, now = request.question, datetime.now(UTC)
-    pages = [answer(store, question, lambda version: (0, None), now)]
+    pages = [answer(store, question, up_to_date, now)]
     while request.whole and (cursor := pages[-1].next_cursor):
-        pages.append(answer(store, replace(question, cursor=cursor), lambda version: (0, None), now))
+        pages.append(answer(store, replace(question, cursor=cursor), up_to_date, now))
     return join(pages)
 
 

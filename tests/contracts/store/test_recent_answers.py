@@ -17,6 +17,7 @@ from headrace.errors import NotFoundError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
+from headrace.serve.streams import Fresh
 from headrace.store.base import Snapshot, Store
 from headrace.store.version import Version
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, versions
@@ -37,8 +38,8 @@ TEXTS = {
 }
 
 
-def freshness(version: Version) -> tuple[int | None, str | None]:
-    return sum(version.commits.values()), None
+def freshness(version: Version) -> Fresh:
+    return Fresh(sum(version.commits.values()))
 
 
 def ask(recent: RecentAnswers, text: bytes) -> tuple[dict[str, Any], bool]:

@@ -10,6 +10,7 @@ from headrace.define.catalog import parse
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -44,7 +45,7 @@ class Views:
         self.store.apply(Step("events", 0, 1, Position.at(9), 2 * MINUTE * 1000, 0), {version.id: [file]})
 
     def ask(self, name: str = "v", **question: Any) -> Answer:
-        return answer(self.store, Question.of(name, **question), lambda version: (0, None), NOW)
+        return answer(self.store, Question.of(name, **question), up_to_date, NOW)
 
     def rows(self, *columns: str, **question: Any) -> list[tuple[Any, ...]]:
         return [tuple(row[column] for column in columns) for row in self.ask(**question).rows()]

@@ -16,6 +16,7 @@ from headrace.define.model import Window
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import Fresh
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -41,7 +42,7 @@ def merge(store: DuckStore, folder: Path, *events: Event) -> None:
 
 
 def ask(store: DuckStore) -> Answer:
-    return answer(store, Question.of("v"), lambda version: (version.bases[0].applied_to, None), NOW)
+    return answer(store, Question.of("v"), lambda version: Fresh(version.bases[0].applied_to), NOW)
 
 
 def through_json(result: Answer) -> dict[str, object]:

@@ -17,6 +17,7 @@ import headrace.store.duckdb.snapshot
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -40,7 +41,7 @@ def ask(store: DuckStore, question: dict[str, Any], limit: int) -> Answer:
     totals: list[int | None] = []  # per page, the rows read so far and those that it says follow
     while True:
         page_question = Question.of("v", **rest, **times, **spans, limit=limit, cursor=cursor)
-        page = answer(store, page_question, lambda version: (0, None), NOW)
+        page = answer(store, page_question, up_to_date, NOW)
         assert len(page.values) <= limit
         again = Answer.from_dict(orjson.loads(orjson.dumps(page.as_dict())))
         assert repr(again) == repr(page).replace("<UTC>", "datetime.timezone.utc"), "JSON gives the same answer back"
@@ -128,7 +129,7 @@ def check_lookups(case: Any, data: st.DataObject) -> None:
         store.apply(Step("events", 0, 1, Position.at(0), newest, 0), {("v", 1): files})
 
         def read(question: Question) -> Answer:
-            return answer(store, question, lambda version: (0, None), NOW)
+            return answer(store, question, up_to_date, NOW)
 
         looked_up = read(Question.lookup_of("v", asked, **rest, **times, **spans))
         alone = [read(Question.of("v", [key], **rest, **times, **spans)) for key in asked]

@@ -21,6 +21,7 @@ from headrace.define.model import Column, Window
 from headrace.define.rules import make_calendar_window, make_cumulative, make_window
 from headrace.errors import QuestionError
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -76,7 +77,7 @@ def ask(store: DuckStore, limit: int, **question: Any) -> list[dict[str, Any]]:
     cursor = None
     while True:
         asked = Question.of("v", limit=limit, cursor=cursor, **question)
-        page = headrace.serve.evaluate.answer(store, asked, lambda version: (0, None), NOW)
+        page = headrace.serve.evaluate.answer(store, asked, up_to_date, NOW)
         rows += page.rows()
         cursor = page.next_cursor
         if cursor is None:

@@ -20,6 +20,7 @@ from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.present import _errors
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.sql.load import describe_version, load_view
 from headrace.store.base import Selection, Step, Store
 from headrace.store.duckdb.store import DuckStore
@@ -57,7 +58,7 @@ def store(tmp_path: Path, view: View) -> Iterator[Store]:
 
 
 def ask(store: Store) -> Answer:
-    return answer(store, Question.of("v"), lambda version: (0, None), datetime(2026, 1, 1, tzinfo=UTC))
+    return answer(store, Question.of("v"), up_to_date, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_one_cell_has_an_error_and_the_others_have_values(store: Store) -> None:

@@ -19,6 +19,7 @@ from headrace.serve.cell_question import CellQuestion
 from headrace.serve.evaluate import answer, count_more, find_serving, read
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
+from headrace.serve.streams import Fresh, up_to_date
 from headrace.serve.times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
@@ -48,7 +49,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckStore]:
 
 
 def ask(store: DuckStore, view: str = "pages", **parameters: Any) -> Answer:
-    return answer(store, Question.of(view, **parameters), lambda version: (12, None), NOW)
+    return answer(store, Question.of(view, **parameters), lambda version: Fresh(12), NOW)
 
 
 def windows(result: Answer) -> list[tuple[int, int, int]]:
@@ -160,7 +161,7 @@ def test_a_row_is_settled_once_newest_is_past_its_end_by_the_patience(store: Duc
 def test_null_and_its_escape_in_text(store: DuckStore) -> None:
     def keys(*parameters: tuple[str, str]) -> list[Any]:
         question = Question.from_text("pages", [*parameters, ("every", "1h")])
-        return [row["k0"] for row in answer(store, question, lambda v: (0, None), NOW).rows()]
+        return [row["k0"] for row in answer(store, question, up_to_date, NOW).rows()]
 
     assert keys(("key.k0", r"\N")) == [None]
     assert keys(("key.k0", r"\\N")) == [r"\N"]

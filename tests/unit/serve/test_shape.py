@@ -17,6 +17,7 @@ from headrace.serve import evaluate
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 
 from .shaped import NOW, SELECT, STREAM, Views
 
@@ -88,9 +89,7 @@ def test_pages_in_an_order(views: Views) -> None:
         cursor = reply.next_cursor
         pages.append(([row["b"] for row in reply.rows()], reply.more_rows))
     assert pages == [([9, 7], 3), ([5, 2], 1), ([1], 0)]
-    reply = whole.read_whole(
-        lambda each: answer(views.store, each, lambda version: (0, None), NOW), question, page_rows=2
-    )
+    reply = whole.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), question, page_rows=2)
     assert [row["b"] for row in reply.rows()] == [9, 7, 5, 2, 1]
     with pytest.raises(QuestionError, match="the cursor belongs to another question"):
         views.ask(order_by="b", cursor=views.ask(order_by="b DESC", limit=2).next_cursor)
@@ -98,7 +97,7 @@ def test_pages_in_an_order(views: Views) -> None:
 
 def test_the_rows_of_an_answer_without_limit_end_where_the_view_says(views: Views) -> None:
     views.add(f"{SELECT} LIMIT 2")
-    reply = whole.read_whole(lambda each: answer(views.store, each, lambda version: (0, None), NOW), Question.of("v"))
+    reply = whole.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), Question.of("v"))
     assert [row["b"] for row in reply.rows()] == [7, 5]
 
 

@@ -15,6 +15,7 @@ from headrace.errors import ConflictError
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import Fresh, up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
@@ -51,7 +52,7 @@ def ask_store(store: DuckStore, *actions: Callable[[], None]) -> Callable[[Quest
     pending = iter(actions)
 
     def ask(question: Question) -> Answer:
-        page = answer(store, question, lambda version: (version.bases[0].applied_to, None), NOW)
+        page = answer(store, question, lambda version: Fresh(version.bases[0].applied_to), NOW)
         next(pending, lambda: None)()
         return page
 
@@ -66,7 +67,7 @@ def test_all_rows_are_read(store: DuckStore, tmp_path: Path) -> None:
         assert (result.next_cursor, result.more_rows, result.events) == (None, 0, {"batch": 0, "speed": 18})
         starts = [row["window_start"] for row in result.rows()]
         assert starts == sorted(starts, reverse=order == "newest")
-    first = answer(store, Question.of("v", limit=5), lambda version: (0, None), NOW)
+    first = answer(store, Question.of("v", limit=5), up_to_date, NOW)
     rest = read_whole(ask_store(store), Question.of("v", cursor=first.next_cursor))
     assert len(rest.rows()) == 13, "from the cursor on, if one is given"
 

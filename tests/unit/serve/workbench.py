@@ -15,6 +15,7 @@ from headrace.define.catalog import parse
 from headrace.define.model import View
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
@@ -125,7 +126,7 @@ class Workbench:
         found: dict[Any, Any] = {}
         cursor = None
         while True:
-            page = answer(self.store, Question.of("v", cursor=cursor, **question), lambda version: (0, None), NOW)
+            page = answer(self.store, Question.of("v", cursor=cursor, **question), up_to_date, NOW)
             found |= {(r["k0"], r["window_start"], r["window_end"]): r for r in page.rows()}
             cursor = page.next_cursor
             if cursor is None:

@@ -12,6 +12,7 @@ from headrace.errors import CorruptionError
 from headrace.format import freshness
 from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Cost
+from headrace.serve.streams import Fresh
 from headrace.server.damaged import DamagedStream
 from headrace.server.describe import describe_view, join_freshness
 from headrace.server.state import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
@@ -27,7 +28,7 @@ BUILD = BuildStatus(4, "building", 0, 1, 4, 25, 100, 1.5, None, None)
 
 
 def view_status(**fields: Any) -> ViewStatus:
-    status = describe_view(CATALOG.views["traffic"], [], 4, (None, "it is being built"), building=BUILD)
+    status = describe_view(CATALOG.views["traffic"], [], 4, Fresh(None, "it is being built"), building=BUILD)
     return ViewStatus(**{**vars(status), **fields})
 
 
@@ -85,11 +86,19 @@ def test_a_damaged_stream_has_the_members_of_a_running_one() -> None:
 
 
 def test_a_stream_that_lags_is_named_with_its_own_freshness() -> None:
-    assert join_freshness({"visits": (7, None)}) == (7, None)
-    assert join_freshness({"visits": (None, "starting")}) == (None, "starting")
-    assert join_freshness({"visits": (0, None), "calls": (0, None)}) == (0, None)
-    behind = join_freshness({"visits": (0, None), "calls": (5_000, None)})
-    assert behind == (5_000, "stream 'calls': 5.0 s behind; stream 'visits': up to date")
-    assert freshness(*behind) == "5.0 s behind (stream 'calls': 5.0 s behind; stream 'visits': up to date)"
+    for one_stream in ({"visits": (7, None)}, {"visits": (None, "starting")}):
+        assert join_freshness(one_stream) == Fresh(*one_stream["visits"], one_stream)
+    both = {"visits": (0, None), "calls": (0, None)}
+    assert join_freshness(both) == Fresh(0, None, both)
+    ages = {"visits": (0, None), "calls": (5_000, None)}
+    behind = join_freshness(ages)
+    assert behind == Fresh(5_000, "stream 'calls': 5.0 s behind; stream 'visits': up to date", ages)
+    assert (
+        freshness(behind.ms, behind.reason)
+        == "5.0 s behind (stream 'calls': 5.0 s behind; stream 'visits': up to date)"
+    )
     unknown = join_freshness({"visits": (20, None), "calls": (None, "catching up with history: 1 of 3 commits")})
-    assert unknown == (None, "stream 'calls': catching up with history: 1 of 3 commits; stream 'visits': 20 ms behind")
+    assert unknown[:2] == (
+        None,
+        "stream 'calls': catching up with history: 1 of 3 commits; stream 'visits': 20 ms behind",
+    )

@@ -18,6 +18,7 @@ from headrace.define.model import Window
 from headrace.define.queries import QueryError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
@@ -67,7 +68,7 @@ def test_a_table_equals_the_answer(case: Any) -> None:
         for number, events in enumerate(batches):
             files = [write_partials(Path(folder) / f"{number}.parquet", view, events)] if events else []
             store.apply(Step("events", number, number + 1, Position.at(0), 5 * PANE * 1000, 0), {("v", 1): files})
-        expected = answer(store, Question.of("v", limit=10_000), lambda version: (0, None), NOW).arrow()
+        expected = answer(store, Question.of("v", limit=10_000), up_to_date, NOW).arrow()
         connection = load(store)
         store.close()
     order = ", ".join(f'"{name}" NULLS FIRST' for name in ("window_start", *(key.name for key in view.keys)))

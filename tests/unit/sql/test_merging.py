@@ -18,6 +18,7 @@ from headrace.define.model import View
 from headrace.define.queries import QueryError
 from headrace.define.sketch_merges import clarify, rewrite
 from headrace.errors import SqlError
+from headrace.serve.streams import up_to_date
 from headrace.sql.children import Children
 from headrace.sql.load import default_plan, describe_version, load_view
 from headrace.sql.merging import register
@@ -141,9 +142,7 @@ def test_a_child_that_may_open_no_file_merges_too(store: DuckStore) -> None:
     with closing(children):
         merged = "unique_merge(exact) AS n, approx_count_distinct_merge(words), approx_percentile_merge(p90, 0.5)"
         query = f"SELECT {merged} FROM v"
-        answer = run_sql(store, children, query, None, lambda version: (0, None), NOW, find_as_of)
+        answer = run_sql(store, children, query, None, up_to_date, NOW, find_as_of)
         assert [tuple(row.values()) for row in answer.rows()] == [(50, 50, 149.0)]
         with pytest.raises(SqlError, match="column 'hits' has no sketches"):
-            run_sql(
-                store, children, "SELECT unique_merge(hits) FROM v", None, lambda version: (0, None), NOW, find_as_of
-            )
+            run_sql(store, children, "SELECT unique_merge(hits) FROM v", None, up_to_date, NOW, find_as_of)

@@ -20,6 +20,7 @@ from headrace.define.model import Column, Key, View
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.store.duckdb import snapshot
@@ -115,7 +116,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 
 
 def ask(store: DuckStore, **question: Any) -> Answer:
-    return answer(store, Question.of("v", **question), lambda version: (0, None), datetime(2026, 1, 1, tzinfo=UTC))
+    return answer(store, Question.of("v", **question), up_to_date, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def test_a_question_reads_sets_only_if_they_fit(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from headrace.maintain.lift import lift_view
 from headrace.serve.changes import changes_after
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
+from headrace.serve.streams import up_to_date
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import START
@@ -95,7 +96,7 @@ class Table:
         return [row for _, row in self.latest.values() if not row["_deleted"]]
 
     def ask(self, view: str) -> list[Row]:
-        rows = answer(self.store, Question(view), lambda version: (0, None), NOW).rows()
+        rows = answer(self.store, Question(view), up_to_date, NOW).rows()
         hidden = {"window_end", "settled", *([] if view == "arrivals" else ["window_start"])}
         return [{name: value for name, value in row.items() if name not in hidden} for row in rows]
 
