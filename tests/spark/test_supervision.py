@@ -37,7 +37,7 @@ def pipeline(spark: Any, tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def test_the_heartbeat_does_not_wait_for_an_append_that_is_started_again(pipeline: Pipeline) -> None:
-    append = pipeline._append
+    append = pipeline._supervisor.append
     assert append is not None
     append.stop()
     with ThreadPoolExecutor(1) as pool, pipeline.table.turn:  # without its turn no append starts
@@ -50,7 +50,7 @@ def test_the_heartbeat_does_not_wait_for_an_append_that_is_started_again(pipelin
 
 
 def test_an_append_is_not_started_after_close(pipeline: Pipeline) -> None:
-    append = pipeline._append
+    append = pipeline._supervisor.append
     assert append is not None
     append.stop()
     with pipeline.table.turn:

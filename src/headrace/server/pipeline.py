@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
@@ -13,8 +12,7 @@ import structlog
 
 from headrace.define.loosening import strictest
 from headrace.define.model import Stream
-from headrace.disk import from_system
-from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError, StartingError
+from headrace.errors import HeadraceError, StartingError
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
@@ -26,6 +24,7 @@ from headrace.lake.unique_index import UniqueIndex
 from headrace.lake.upkeep import Upkeep, lake_figures
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.serve.streams import Age
+from headrace.server.append_supervisor import AppendSupervisor
 from headrace.server.damaged import find_damage
 from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
@@ -45,7 +44,6 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.define.kafka import Start
-    from headrace.lake.append import Append
     from headrace.lake.letters import ReplayStep
     from headrace.maintain.batch import Batch
     from headrace.maintain.fused import Fused
@@ -56,9 +54,7 @@ if TYPE_CHECKING:
 
 BUSY_BYTES = 16 << 20  # of the transport that the lake has not: beyond it, the lake's upkeep waits
 LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
-RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
 THREADS_END_S = 5.0  # how long `close` waits for its threads
-QUIET_RESTARTS = 3  # of an append that fails for want of time only: it is told when it lasts
 
 log = structlog.get_logger("headrace.pipeline")
 
@@ -102,7 +98,7 @@ class Pipeline:
         self.ingest.lake_position = self.table.state.position
         self._lateness = LatenessRecord(self.table, stream)
         self._upkeep = Upkeep(self.table, self.transport, grace_s=workspace.settings.lake_grace_s)
-        self._append: Append | None = None
+        self._supervisor = AppendSupervisor(stream.name)
         self._replay: Replay | None = None
         self._unique: UniqueIndex | None = None
         self.batch: Batch | None = None
@@ -110,13 +106,8 @@ class Pipeline:
         self._suspects: Suspects | None = None
         self._fused: Fused | None = None
         self._lanes: list[Lane] = []
-        self._closing = threading.Lock()  # held while the append starts again: not behind the back of `close`
         self._closed = False
-        self._mending: threading.Thread | None = None  # starts the append again
-        self._failures = 0
-        self._restart_at = 0.0
         self._rate = Rate(self.table.rows())
-        self._append_error: str | None = None
         self._upkeep_error: str | None = None
 
     @property
@@ -125,7 +116,7 @@ class Pipeline:
         if self.transport.trouble:
             return str(self.transport.trouble)
         lane_error = next((lane.error for lane in self._lanes if lane.error), None)
-        return self._append_error or lane_error or self._damage
+        return self._supervisor.error or lane_error or self._damage
 
     @property
     def lake(self) -> LakeState | None:
@@ -134,28 +125,27 @@ class Pipeline:
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
-        if self._append is not None:
+        if self._supervisor.append is not None:
             return
-        # They load PySpark: the server accepts events first.
-        from headrace.lake.append import Append
-        from headrace.lake.ids_load import on_spark as load_on_spark
-        from headrace.maintain.batch import Batch, Pace
+        # Here and below, imports that load PySpark: the server accepts events first.
         from headrace.maintain.fused import Fused
-        from headrace.maintain.joins import TableLogs
-        from headrace.maintain.speed import Speed
-        from headrace.maintain.suspects import Suspects
-        from headrace.maintain.trial import TrialSettings
 
-        settings = self._workspace.settings
-        logs = TableLogs(self._find_lake)
         fused = Fused(
             self.stream.name,
             self.table,
             self._store,
             scratch,
-            is_suspect=lambda version: self._is_suspect(version),
+            is_suspect=self._is_suspect,
             tables=self._tables(session, scratch),
         )
+        self._start_append(session, scratch, fused)
+        self._start_maintain(session, scratch, fused, on_applied)
+
+    def _start_append(self, session: Session, scratch: Path, fused: Fused) -> None:
+        from headrace.lake.append import Append
+        from headrace.lake.ids_load import on_spark as load_on_spark
+
+        settings = self._workspace.settings
         self._unique = UniqueIndex(self.table, scratch, load_on_spark(session))
         append = Append(
             session,
@@ -172,8 +162,7 @@ class Pipeline:
             most_bytes=settings.append_mb << 20,
             every_ms=settings.append_every_ms,
         )
-        self._start_append(append)
-        self._append = append  # last: whoever supervises would start it once more
+        self._supervisor.start(append)
         self._replay = Replay(
             on_spark(session),
             self.table,
@@ -182,6 +171,15 @@ class Pipeline:
             unique=self._unique,
             on_commit=self._on_commit,
         )
+
+    def _start_maintain(self, session: Session, scratch: Path, fused: Fused, on_applied: Callable[[], None]) -> None:
+        from headrace.maintain.batch import Batch, Pace
+        from headrace.maintain.joins import TableLogs
+        from headrace.maintain.speed import Speed
+        from headrace.maintain.suspects import Suspects
+        from headrace.maintain.trial import TrialSettings
+
+        settings, logs = self._workspace.settings, TableLogs(self._find_lake)
         log_file = self._workspace.logs / "spark-trial.log"
         trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
@@ -191,20 +189,19 @@ class Pipeline:
             session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )
         self._fused = fused
-        pace = Pace(settings.refresh_every_s, settings.retire_after_s)
-        self.batch = Batch(
+        batch = Batch(
             session,
             self.stream,
             self.table,
             self._store,
             self._workspace.builds,
-            pace=pace,
+            pace=Pace(settings.refresh_every_s, settings.retire_after_s),
             suspects=self._suspects,
             between_steps=self.between_steps,
             end_of=self._end_of,
             logs=logs,
         )
-        batch = self.batch
+        self.batch = batch
 
         def on_progress() -> None:
             batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
@@ -232,8 +229,8 @@ class Pipeline:
             self._speed.redefine(stream)
         if self.batch is not None:
             self.batch.redefine(stream)
-        if self._append is not None:
-            self._append.redefine(stream)
+        if self._supervisor.append is not None:
+            self._supervisor.append.redefine(stream)
         self.ingest.redefine(stream)
         self.stream = stream
 
@@ -250,7 +247,7 @@ class Pipeline:
         status = skip_offsets(self.stream.name, self.table, self.transport, to, dry_run=dry_run)
         if status.commit is not None:
             log.warning("offsets were skipped", stream=self.stream.name, skipped=[str(each) for each in status.skipped])
-            self._restart_at = 0.0
+            self._supervisor.retry_now()
             self._on_commit()
         return status
 
@@ -271,55 +268,13 @@ class Pipeline:
         """
         self._rate.note(self.table.rows())
         self.transport.mend()
-        append = self._append
-        if append is None or self._closed or (self._mending is not None and self._mending.is_alive()):
-            return
-        if append.is_active():
-            if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
-                self._failures, self._append_error = 0, None
-            return
-        if isinstance(append.error, FencedError):
-            raise append.error
-        if not append.is_orphaned() and time.monotonic() < self._restart_at:
-            return
-        # In a thread of its own: on a busy machine this takes seconds, and the heartbeat does not wait for it.
-        self._mending = threading.Thread(
-            target=self._mend, args=(append,), name=f"append {self.stream.name}", daemon=True
-        )
-        self._mending.start()
-
-    def _mend(self, append: Append) -> None:
-        """Start an append again that has ended; what made it end is told."""
-        try:
-            if not append.is_orphaned():
-                self._note_failure(append)
-            self._start_append(append)
-        except Exception as error:
-            if append.is_orphaned():
-                return  # Java ended meanwhile
-            self._append_error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
-            log.error("append cannot start", stream=self.stream.name, error=self._append_error)
-
-    def _note_failure(self, append: Append) -> None:
-        failure = append.failure() or "the append query ended"
-        if self._closed:
-            return
-        log.error("append failed", stream=self.stream.name, error=failure, restarts=self._failures)
-        if not append.failed_transiently or self._failures >= QUIET_RESTARTS:
-            self._append_error = failure
-        self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
-        self._failures += 1
-
-    def _start_append(self, append: Append) -> None:
-        """Start it, unless Java is starting: then the next look at it does."""
-        with self._closing, suppress(NotReadyError, JavaEndedError):
-            if not self._closed:
-                append.start()
+        self._supervisor.check()
 
     @property
     def flowing(self) -> bool:
         """Whether its append looks for events, so that one that comes now is on its way at once."""
-        return self._append is not None and self._append.is_polling()
+        append = self._supervisor.append
+        return append is not None and append.is_polling()
 
     def keep_up(self, stopping: Callable[[], bool]) -> None:
         """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
@@ -351,15 +306,15 @@ class Pipeline:
             self.batch.stopping.set()
         if self._suspects is not None:
             self._suspects.close()
-        if self._append is not None:
-            self._append.stop()
+        if self._supervisor.append is not None:
+            self._supervisor.append.stop()
 
     def close(self) -> None:
         """Stop all of it; what was acknowledged is on disk."""
-        with self._closing:
-            self._closed = True
+        self._closed = True
+        self._supervisor.close()
         self.stop_spark()
-        join_all([*(lane.thread for lane in self._lanes), self._mending], THREADS_END_S)
+        join_all([*(lane.thread for lane in self._lanes), self._supervisor.restarting], THREADS_END_S)
         if self._suspects is not None:
             self._suspects.join(THREADS_END_S)
         if self._speed is not None:
@@ -411,10 +366,11 @@ class Pipeline:
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits, merges and steps of maintain took, once Spark has joined."""
-        if self._append is None or self._speed is None or self._fused is None:
+        append = self._supervisor.append
+        if append is None or self._speed is None or self._fused is None:
             return {}
         return {
-            "commit": self._append.commit_times,
+            "commit": append.commit_times,
             "merge": self._fused.merge_times,
             "maintain": self._speed.step_times,
         }
@@ -428,7 +384,7 @@ class Pipeline:
 
     def describe(self) -> StreamStatus:
         """The stream as `headrace streams` and HTTP show it."""
-        state, figures = self.table.state, lake_figures(self.table)
+        state, figures, append = self.table.state, lake_figures(self.table), self._supervisor.append
         return StreamStatus(
             **vars(describe_definition(self.stream)),
             events=self.table.rows(),
@@ -439,7 +395,7 @@ class Pipeline:
             lateness=describe_lateness(self.stream, self._lateness.days),
             freshness_ms=self.transport.age_ms(state.position),
             events_per_second=round(self._rate.per_second()),
-            commit_ms=self._append.last_commit_ms if self._append else None,
+            commit_ms=append.last_commit_ms if append else None,
             maintain_ms=next((lane.last_ms for lane in self._lanes if lane.last_ms), None),
             lake_files=figures.files,
             lake_bytes=figures.bytes,
@@ -453,7 +409,7 @@ class Pipeline:
 
     def _on_commit(self) -> None:
         self.ingest.lake_position = self.table.state.position
-        self._failures, self._append_error = 0, None
+        self._supervisor.reset()
         self.wake()
 
     def _is_suspect(self, version: Version) -> bool:
