@@ -442,4 +442,4 @@ def connect(target: str | Path | None = None, *, token: str | None = None) -> Co
         return Connection(running)
     from headrace.client.near import Offline  # loads Arrow and DuckDB, which a client of a server does not need
 
-    return Connection(Offline.open(workspace), server)
+    return Connection(Offline(workspace), server)
