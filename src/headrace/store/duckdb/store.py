@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,13 +19,13 @@ from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows
 from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
-from headrace.store.duckdb.held import Lookups
 from headrace.store.duckdb.kept import Kept
 from headrace.store.duckdb.log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.merge import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
 from headrace.store.duckdb.table_views import TableViews
 from headrace.store.duckdb.tables import create_speed
+from headrace.store.duckdb.transactions import Transactions
 from headrace.store.duckdb.versions import (
     FENCED,
     adopted_base,
@@ -58,13 +57,10 @@ class DuckStore:
         self._database = database
         self._kept = kept
         self._fence = fence
-        self._writing = threading.Lock()
-        # What is committed; None if it is not known which side of a commit a reader sees.
-        self._committed: list[Version] | None = None
-        self._lookups = Lookups()
+        self._transactions = Transactions(database)
+        self._transaction = self._transactions.write
         self._log = LogWriter()
         self._table_views = TableViews(database, fence, self._transaction, self._next_number, self._note)
-        self._leaving: list[str] = []  # files of batch tables that the transaction under way lets go
 
     @classmethod
     def open(
@@ -76,7 +72,7 @@ class DuckStore:
         store = cls(database, fence, Kept(Path(path).parent, None if read_only else fence))
         try:
             with store.snapshot() as snapshot:
-                store._committed = snapshot.versions()
+                store._transactions.committed = snapshot.versions()
                 store._log.followed = frozenset(each.view for each in snapshot.followers())
         except BaseException:
             store.close()
@@ -131,11 +127,11 @@ class DuckStore:
             return max((each for each in snapshot.versions() if each.view.name == view.name), key=lambda v: v.number)
 
     def make_over_tables(self) -> None:
-        self._table_views.make(self._committed or ())
+        self._table_views.make(self._committed)
 
     def _make_over(self, table: str) -> None:
         """Another version of a view may serve: if it is a table, the views over it are made of that."""
-        self._table_views.make(self._committed or (), table)
+        self._table_views.make(self._committed, table)
 
     def adopt(self, view: View, fingerprint: str, patience_ms: Mapping[str, int], number: int) -> Version:
         fault_point("edit.before_commit")
@@ -225,10 +221,10 @@ class DuckStore:
     # The speed layer
 
     def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:
-        over = {version.view.over.table for version in self._committed or () if version.view.over}
+        over = {version.view.over.table for version in self._committed if version.view.over}
         with self._table_views.in_order if any(view in over for view, _ in partials) else nullcontext():
             self._apply(step, partials)
-            committed = self._committed or ()
+            committed = self._committed
             moved = [each.view.name for each in committed if each.id in partials and each.serving]
             self._table_views.follow(committed, step, moved)
         return Changes(step, partials)
@@ -337,7 +333,7 @@ class DuckStore:
             change_base(connection, self._fence, version, audit.stream, **columns)
             insert_audit(connection, audit)
             kept = {table.file for table in tables}
-            self._leaving += [table.file for table in base.batch if table.file not in kept]
+            self._transactions.release(table.file for table in base.batch if table.file not in kept)
         fault_point("beat.after_end")
 
     def refuse_beat(self, version: Version, audit: Audit) -> None:
@@ -399,7 +395,7 @@ class DuckStore:
             drop_rows(connection, version)
         self._delete(connection, version)
         forget_log(connection, *version.id)
-        self._leaving += [table.file for table in version.batch]
+        self._transactions.release(table.file for table in version.batch)
 
     def _delete(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
         change(connection, self._fence, version)  # only the writer may
@@ -430,59 +426,19 @@ class DuckStore:
 
     # Connections
 
-    @contextmanager
-    def snapshot(self) -> Iterator[DuckSnapshot]:
-        with self._database.use(), self._database.reader() as connection:
-            connection.begin()
-            try:
-                known = self._committed
-                run(connection, "SELECT 1 FROM versions LIMIT 0")  # the transaction's sight begins here
-                yield DuckSnapshot(
-                    connection, self._database, known if self._committed is known else None, self._lookups
-                )
-            finally:
-                with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
-                    connection.rollback()
+    def snapshot(self) -> AbstractContextManager[DuckSnapshot]:
+        return self._transactions.snapshot()
 
     def read(self, work: Callable[[Snapshot], T]) -> T:
-        with self._database.use(), self._database.reader() as connection:
-            known = self._committed
-            if known is not None:
-                # Without a transaction around its statements, which would take longer than a lookup. No commit has
-                # begun as long as `_committed` is the same object, so until then they all see the same state.
-                try:
-                    snapshot = DuckSnapshot(connection, self._database, known, self._lookups)
-                    result = work(snapshot)
-                except Exception:
-                    if self._committed is known:
-                        raise
-                else:
-                    if self._committed is known:
-                        snapshot.hold()
-                        return result
-        with self.snapshot() as snapshot:
-            return work(snapshot)
+        return self._transactions.read(work)
 
     def serving_now(self, view: str) -> Version | None:
-        return find_serving(self._committed or (), view)
+        return find_serving(self._committed, view)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._writing, self._database.use():
-            self._leaving = []
-            connection = self._database.writer
-            connection.begin()
-            try:
-                yield connection
-                after = read_versions(connection)
-            except BaseException:
-                with suppress(duckdb.Error):
-                    connection.rollback()
-                raise
-            self._committed = None
-            connection.commit()  # if this fails, each reader looks for itself what became of it
-            self._committed = after
-            self._database.release(self._leaving)
+    @property
+    def _committed(self) -> Sequence[Version]:
+        """The versions that are known to be committed; none while a write is committed."""
+        return self._transactions.committed or ()
 
     def close(self) -> None:
         self._database.close()

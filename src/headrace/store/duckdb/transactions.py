@@ -1,0 +1,86 @@
+"""The transactions of a store in DuckDB: one writer, readers beside it, and the versions that are committed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+import duckdb
+
+from headrace.store.base import Snapshot, T
+from headrace.store.duckdb.database import Database, run
+from headrace.store.duckdb.held import Lookups
+from headrace.store.duckdb.snapshot import DuckSnapshot
+from headrace.store.duckdb.versions import read_versions
+from headrace.store.version import Version
+
+
+class Transactions:
+    """Reads and writes the database in transactions; a write ends with all versions read again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._writing = threading.Lock()
+        # What is committed; None if it is not known which side of a commit a reader sees.
+        self.committed: list[Version] | None = None
+        self._lookups = Lookups()
+        self._leaving: list[str] = []
+
+    @contextmanager
+    def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A transaction that writes, one at a time; an error rolls it back."""
+        with self._writing, self._database.use():
+            self._leaving = []
+            connection = self._database.writer
+            connection.begin()
+            try:
+                yield connection
+                after = read_versions(connection)
+            except BaseException:
+                with suppress(duckdb.Error):
+                    connection.rollback()
+                raise
+            self.committed = None
+            connection.commit()  # if this fails, each reader looks for itself what became of it
+            self.committed = after
+            self._database.release(self._leaving)
+
+    def release(self, files: Iterable[str]) -> None:
+        """Within `write`: delete these files of batch tables once it is committed and nobody reads them any more."""
+        self._leaving += files
+
+    @contextmanager
+    def snapshot(self) -> Iterator[DuckSnapshot]:
+        """A consistent read in a transaction of its own."""
+        with self._database.use(), self._database.reader() as connection:
+            connection.begin()
+            try:
+                known = self.committed
+                run(connection, "SELECT 1 FROM versions LIMIT 0")  # the transaction's sight begins here
+                yield DuckSnapshot(
+                    connection, self._database, known if self.committed is known else None, self._lookups
+                )
+            finally:
+                with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
+                    connection.rollback()
+
+    def read(self, work: Callable[[Snapshot], T]) -> T:
+        """What `work` returns for a snapshot; without a transaction if nothing is committed meanwhile."""
+        with self._database.use(), self._database.reader() as connection:
+            known = self.committed
+            if known is not None:
+                # Without a transaction around its statements, which would take longer than a lookup. No commit has
+                # begun as long as `committed` is the same object, so until then they all see the same state.
+                try:
+                    snapshot = DuckSnapshot(connection, self._database, known, self._lookups)
+                    result = work(snapshot)
+                except Exception:
+                    if self.committed is known:
+                        raise
+                else:
+                    if self.committed is known:
+                        snapshot.hold()
+                        return result
+        with self.snapshot() as snapshot:
+            return work(snapshot)
