@@ -16,9 +16,9 @@ from headrace.define.model import View, Window
 from headrace.store.columns import COUNTED
 from headrace.store.duckdb import levels
 from headrace.store.duckdb.batch_table import make_batch_table
+from headrace.store.duckdb.folds import TableSource, few, fold
 from headrace.store.duckdb.levels import Part, parts_of
 from headrace.store.duckdb.sketches import register_functions
-from headrace.store.duckdb.tables import TableSource, few, fold
 from headrace.store.few import fold_few
 from headrace.store.selection import Selection
 from tests.contracts.store.reference import same_rows

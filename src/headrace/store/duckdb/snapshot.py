@@ -17,25 +17,23 @@ from headrace.store.base import Audit
 from headrace.store.changes import Follower, Log
 from headrace.store.columns import CORRECTIONS, EVENTS
 from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
-from headrace.store.duckdb.levels import PANES
-from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
-from headrace.store.duckdb.table_rows import present_count
-from headrace.store.duckdb.tables import (
+from headrace.store.duckdb.folds import (
     SPANS,
     TableSource,
     batch_only_bytes,
-    batch_only_columns,
     changed,
     count_groups,
     few,
     fold,
     nth_bucket,
     pane_range,
-    row_columns,
     rows_of,
-    speed_table,
 )
+from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
+from headrace.store.duckdb.levels import PANES
+from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
+from headrace.store.duckdb.table_rows import present_count
+from headrace.store.duckdb.tables import batch_only_columns, row_columns, speed_table
 from headrace.store.duckdb.versions import read_audits, read_versions
 from headrace.store.few import fold_few
 from headrace.store.selection import Selection

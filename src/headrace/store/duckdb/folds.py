@@ -1,0 +1,302 @@
+"""The SQL that reads the tables of a version: the rows of a selection, merged by bucket and key. Text only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.aggregate import PartialColumn, Value
+from headrace.define.expression.computed import duckdb_name, duckdb_type
+from headrace.define.model import View
+from headrace.store.columns import (
+    BATCH_EVENTS,
+    BUCKET,
+    CORRECTIONS,
+    COUNTED,
+    EVENTS,
+    FROM,
+    KEY_ID,
+    PANE,
+    TO,
+    partials_of,
+    shown_partials,
+)
+from headrace.store.duckdb.levels import parts_of
+from headrace.store.duckdb.tables import (
+    batch_only_columns,
+    counted,
+    fixed_columns,
+    fold_column,
+    read_column,
+)
+from headrace.store.key_ids import key_id_of
+from headrace.store.selection import Selection
+from headrace.types import Type
+
+# What stands for NULL behind a flag that says so, where rows are compared with a page's last.
+STAND_INS = {
+    "STRING": "''",
+    "BOOLEAN": "false",
+    "DATE": "DATE '1970-01-01'",
+    "TIMESTAMP": "TIMESTAMPTZ '1970-01-01 00:00:00+00'",
+}
+
+EDGE, TILE = "_edge", "_tile"  # of a calendar: the start of a bucket, and of the spans that tile all of them
+SPANS = "_spans"  # of keys: the spans of time in which rows are read
+FEW_IDS = 10  # of keys; more are joined instead of written as literals
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Where rows of a version lie, each (key, pane) once at most; two of them never share a commit."""
+
+    name: str  # as SQL writes it: of a speed table, or of a batch table's file
+    batch: bool
+    whole: bool = True  # else what only the batch layer fills is left out
+
+
+def batch_only_bytes(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """A query for how many bytes these columns have in the selected rows, at most."""
+    sizes = [f"least({EVENTS} * {of.bytes_per_event}, {of.most_bytes})" for _, of in batch_only_columns(view)]
+    batch = [source for source in sources if source.batch]
+    return _select(view, batch, selection, [f"CAST(coalesce(sum({' + '.join(sizes)}), 0) AS BIGINT)"])
+
+
+def fold(
+    view: View, sources: Sequence[TableSource], selection: Selection, *, ordered: bool = True
+) -> tuple[str, list[Any]]:
+    """One query over all sources of a version, and its parameters."""
+    if not ordered and _is_folded(view, sources, selection):
+        return rows_of(view, sources, selection)
+    bucket = _bucket(selection)
+    by = [duckdb_name(name) for name in selection.by]
+    groups = by if selection.bucket_ms is None else [bucket, *by]
+    selected = [f"{bucket} AS {BUCKET}", *by, *counted(*COUNTED)]
+    selected += [fold_column(name, part) for name, part in shown_partials(view)]
+    query, parameters = _select(view, sources, selection, selected)
+    query += f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
+    if groups and ordered:
+        first = selection.bucket_ms is not None and selection.newest_first
+        orders = [f"{group} {'DESC' if first and at == 0 else 'NULLS FIRST'}" for at, group in enumerate(groups)]
+        query += f" ORDER BY {', '.join(orders)}"
+    if selection.limit is not None:
+        query += f" LIMIT {int(selection.limit)}"
+    return query, parameters
+
+
+def changed(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """What `fold` gives for all keys, of the rows in SPANS; the key id follows the bucket."""
+    id, bucket = f"CAST(r.{KEY_ID} AS VARCHAR)", _bucket(selection)
+    keys = [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
+    selected = [f"{bucket} AS {BUCKET}", f"{id} AS {KEY_ID}", *keys, *counted(*COUNTED)]
+    selected += [fold_column(name, part) for name, part in shown_partials(view)]
+    spans = f"(SELECT CAST({KEY_ID} AS UUID) AS _span_key, {FROM}, {TO} FROM {SPANS})"
+    within = f"JOIN {spans} ON r.{KEY_ID} = _span_key AND {PANE} >= {FROM} AND {PANE} < {TO}"
+    query, parameters = _select(view, sources, selection, selected, within)
+    groups = f"r.{KEY_ID}" if selection.bucket_ms is None else f"{bucket}, r.{KEY_ID}"
+    return f"{query} GROUP BY {groups} ORDER BY {BUCKET}", parameters
+
+
+def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection) -> bool:
+    """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
+    pane = view.window.pane_ms if view.window else None
+    whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
+    return whole and len(sources) == 1 and selection.origin_ms == 0 and selection.calendar is None
+
+
+def rows_of(
+    view: View, sources: Sequence[TableSource], selection: Selection, *, with_id: bool = False
+) -> tuple[str, list[Any]]:
+    """The rows that `fold` would fold, with the columns that it would give; pane for bucket.
+
+    `with_id`: the key id, as 16 bytes, comes before them.
+    """
+    parameters: list[Any] = []
+    conditions = _conditions(view, selection, parameters)
+    id = f"CAST({KEY_ID} AS BLOB) AS {KEY_ID}, " if with_id else ""
+    counts = ", ".join(map(duckdb_name, [PANE, *selection.by, EVENTS, CORRECTIONS]))
+    # Without a subquery around the tables, since planning that takes longer than reading the rows of a key.
+    queries = [
+        f"SELECT {id}{counts}, {table.batch_events}, {table.read(shown_partials(view))} FROM {table.name}"
+        + _where([*table.conditions, *conditions])
+        for table in _tables(view, sources, selection)
+    ]
+    return " UNION ALL ".join(queries), parameters
+
+
+def few(view: View, sources: Sequence[TableSource], selection: Selection, most: int) -> tuple[str, list[Any]]:
+    """The same, at most so many."""
+    query, parameters = rows_of(view, sources, selection)
+    return f"{query} LIMIT {most}", parameters
+
+
+def count_groups(
+    view: View, sources: Sequence[TableSource], selection: Selection, most: int
+) -> tuple[str, str, list[Any]]:
+    """A query that counts the selected rows, up to `most` + 1, one that counts the rows of their fold; parameters."""
+    query, parameters = _select(
+        view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(duckdb_name, selection.by)]
+    )
+    groups = ", ".join([BUCKET, *map(duckdb_name, selection.by)])
+    return (
+        f"SELECT count(*) FROM ({query} LIMIT {most + 1})",
+        f"SELECT count(*) FROM (SELECT DISTINCT {groups} FROM ({query}))",
+        parameters,
+    )
+
+
+def nth_bucket(view: View, sources: Sequence[TableSource], selection: Selection, n: int) -> tuple[str, list[Any]]:
+    """The bucket that the n-th selected row lies in, by pane; no row if there are fewer."""
+    query, parameters = _select(view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}"])
+    return f"{query} ORDER BY {PANE}{' DESC' if selection.newest_first else ''} LIMIT 1 OFFSET {n - 1}", parameters
+
+
+def _bucket(selection: Selection) -> str:
+    if selection.bucket_ms is None:
+        return f"CAST({int(selection.origin_ms)} AS BIGINT)"
+    if selection.edges:
+        return EDGE
+    size, origin = int(selection.bucket_ms), int(selection.origin_ms)
+    # The remainder is made positive: % takes the sign of the dividend, and panes may lie before the origin.
+    return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
+
+
+def _bucket_near(selection: Selection) -> str:
+    """The bucket of a row, to be compared with that of the last row of the page before."""
+    if not selection.edges or selection.after is None:
+        return _bucket(selection)
+    last = int(selection.after[0])
+    if selection.newest_first:
+        return f"CASE WHEN {PANE} < {last} THEN {last - 1} ELSE {last} END"
+    return f"CASE WHEN {PANE} < {selection.next_edge(last)} THEN {last} ELSE {last + 1} END"
+
+
+def _select(
+    view: View, sources: Sequence[TableSource], selection: Selection, selected: list[str], within: str = ""
+) -> tuple[str, list[Any]]:
+    parameters: list[Any] = []
+    conditions = _conditions(view, selection, parameters)
+    fixed, partials = ", ".join([*fixed_columns(view), EVENTS, CORRECTIONS]), partials_of(view)
+    rows = " UNION ALL ".join(
+        f"SELECT {fixed}, {table.batch_events}, {table.read(partials)} FROM {table.name}{_where(table.conditions)}"
+        for table in _tables(view, sources, selection)
+    )
+    joined = f" JOIN {_edges(selection.edges)}" if selection.edges else ""
+    return f"SELECT {', '.join(selected)} FROM ({rows}) AS r {within}{joined}{_where(conditions)}", parameters
+
+
+def _edges(edges: Sequence[int]) -> str:
+    """A table that gives each pane the start of its bucket, to join: by hash, since buckets differ in length."""
+    first, tile = edges[0], math.gcd(*(edge - edges[0] for edge in edges))
+    tiles = f"SELECT unnest(range({first}, {edges[-1]}, {tile})) AS {TILE}"
+    starts = f"SELECT unnest([{', '.join(map(str, edges[:-1]))}]) AS {EDGE}"
+    return (
+        f"(SELECT {TILE}, {EDGE} FROM ({tiles}) ASOF JOIN ({starts}) ON {TILE} >= {EDGE}) "
+        f"ON {PANE} - ({PANE} - {first}) % {tile} = {TILE}"
+    )
+
+
+def pane_range(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """A query for the first and the last pane of a selection, or for the day that they are in."""
+    query, parameters = _select(view, sources, replace(selection, after=None, calendar=None, bucket_ms=None), [PANE])
+    return f"SELECT min({PANE}), max({PANE}) FROM ({query})", parameters
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table to read from, which of its rows, and the expression for how many of a row's events are batch events."""
+
+    name: str
+    conditions: tuple[str, ...]
+    batch_events: str
+    whole: bool = True
+
+    def read(self, partials: Iterable[tuple[str, PartialColumn]]) -> str:
+        """SQL for these columns of its rows."""
+        return ", ".join(read_column(name, part, whole=self.whole) for name, part in partials)
+
+
+def _tables(view: View, sources: Sequence[TableSource], selection: Selection) -> list[_Table]:
+    none, all_of_them = f"CAST(0 AS BIGINT) AS {BATCH_EVENTS}", f"{EVENTS} AS {BATCH_EVENTS}"
+    tables = [_Table(source.name, (), none) for source in sources if not source.batch]
+    batch = [source for source in sources if source.batch]
+    parts = parts_of(view, selection) if batch else []
+    return tables + [
+        _Table(f"{source.name}.{part.table}", part.conditions, all_of_them, source.whole)
+        for source in batch
+        for part in parts
+    ]
+
+
+def _where(conditions: Sequence[str]) -> str:
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list[str]:
+    types = {key.name: key.expression.type for key in view.keys}
+    conditions = []
+    start, end = selection.panes
+    if start is not None:
+        conditions.append(f"{PANE} >= {_parameter(int(start), parameters)}")
+    if end is not None:
+        conditions.append(f"{PANE} < {_parameter(int(end), parameters)}")
+    if selection.where:
+        by_id = _by_id(view, selection.where, parameters)
+        conditions.append(by_id or _by_columns(selection.where, types, parameters))
+    if selection.after is not None:
+        if selection.bucket_ms is not None:
+            last = int(selection.after[0])
+            end = selection.next_edge(last) if selection.edges else last + selection.bucket_ms
+            conditions.append(f"{PANE} < {end}" if selection.newest_first else f"{PANE} >= {last}")
+        conditions.append(_behind(selection, _bucket_near(selection), types, parameters))
+    return conditions
+
+
+def _by_id(view: View, alternatives: Sequence[Mapping[str, Value]], parameters: list[Any]) -> str | None:
+    """The keys by their ids, where all are known: batch tables are sorted by them, so that little is read."""
+    ids = [key_id_of(view, alternative) for alternative in alternatives]
+    if None in ids:
+        return None
+    if len(ids) == 1:  # as a parameter: one statement, parsed once, finds any key
+        return f"{KEY_ID} = CAST({_parameter(ids[0], parameters)} AS UUID)"
+    if len(ids) > FEW_IDS:  # a join, of one statement for any number of ids: a third of the time of so many literals
+        return f"{KEY_ID} IN (SELECT unnest(CAST({_parameter(ids, parameters)} AS UUID[])))"
+    casts = [f"CAST('{id}' AS UUID)" for id in ids]
+    return f"{KEY_ID} IN ({', '.join(casts)})"
+
+
+def _parameter(value: Any, parameters: list[Any]) -> str:
+    """Adds a parameter. By number, since a condition may be repeated for each table."""
+    parameters.append(value)
+    return f"${len(parameters)}"
+
+
+def _by_columns(alternatives: Sequence[Mapping[str, Value]], types: Mapping[str, Type], parameters: list[Any]) -> str:
+    return f"({' OR '.join(_equal(alternative, types, parameters) for alternative in alternatives)})"
+
+
+def _equal(alternative: Mapping[str, Value], types: Mapping[str, Type], parameters: list[Any]) -> str:
+    terms = []
+    for name, value in alternative.items():
+        if value is None:
+            terms.append(f"{duckdb_name(name)} IS NULL")
+        else:
+            terms.append(f"{duckdb_name(name)} = CAST({_parameter(value, parameters)} AS {duckdb_type(types[name])})")
+    return f"({' AND '.join(terms) or 'true'})"
+
+
+def _behind(selection: Selection, bucket: str, types: Mapping[str, Type], parameters: list[Any]) -> str:
+    """Rows after the last one of the page before, in an order that puts NULL first."""
+    assert selection.after is not None, "only asked for pages after the first"
+    sign = "-" if selection.newest_first else ""
+    left, right = [f"{sign}{bucket}"], [f"{sign}({int(selection.after[0])})"]
+    for name, value in zip(selection.by, selection.after[1:], strict=True):
+        stand_in = STAND_INS.get(types[name].name, "0")
+        left += [f"({duckdb_name(name)} IS NOT NULL)", f"coalesce({duckdb_name(name)}, {stand_in})"]
+        if value is None:
+            right += ["false", stand_in]
+        else:
+            right += ["true", f"CAST({_parameter(value, parameters)} AS {duckdb_type(types[name])})"]
+    return f"({', '.join(left)}) > ({', '.join(right)})"
