@@ -6,6 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.aggregate import Aggregate
     from headrace.client.connect import Connection as Connection
     from headrace.client.connect import connect as connect
     from headrace.define.python.fluent import Stream as Stream
@@ -21,11 +24,10 @@ if TYPE_CHECKING:
     from headrace.define.python.sources import kafka as kafka
     from headrace.errors import HeadraceError as HeadraceError
 
-_FLUENT = "headrace.define.python.fluent"
 _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
-    **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), _FLUENT),
+    **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), "headrace.define.python.fluent"),
     "LogicalView": "headrace.define.python.logical",
     **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.outgoing"),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
@@ -40,7 +42,8 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
     if not name.startswith("_") and name in _aggregates():
-        return getattr(import_module(_FLUENT), name)
+        function_of = import_module("headrace.define.python.aggregates").aggregate_function
+        return function_of(_aggregates()[name])
     raise AttributeError(f"module 'headrace' has no attribute '{name}'")
 
 
@@ -49,6 +52,7 @@ def __dir__() -> list[str]:
     return sorted([*_HOME, *_aggregates()])
 
 
-def _aggregates() -> list[str]:
+def _aggregates() -> Mapping[str, type[Aggregate]]:
     """The aggregates, each of which is a function of this module."""
-    return list(import_module("headrace.aggregate").REGISTRY)
+    registry: Mapping[str, type[Aggregate]] = import_module("headrace.aggregate").REGISTRY
+    return registry

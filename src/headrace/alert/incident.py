@@ -53,11 +53,6 @@ class Incident:
     reason: str | None = None  # why it was resolved
     observed: int = 0  # where the newest row of the key begins, whether it met the condition or not
 
-    @property
-    def held_us(self) -> int:
-        """How long the condition has held."""
-        return self.until_us - self.since_us
-
 
 def observe(incident: Incident | None, observation: Observation, clock: Clock) -> Incident | None:
     """The incident after a row of its key has changed; None: there is none.

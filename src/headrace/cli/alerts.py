@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from headrace.alert.status import AlertStatus, IncidentStatus
 
 NO_ALERTS = "no alerts yet: CREATE ALERT in definitions/ declares one"
-STYLES = {"firing": "bold red", "pending": "yellow", "ok": "green", "resolved": "dim"}
 
 
 def alerts(

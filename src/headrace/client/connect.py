@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from headrace.client.dead_letters import DeadLetterVerbs
 from headrace.client.far import Remote
 from headrace.client.following import Subscription, kind_of, tail_events
 from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, streams_html, views_html
 from headrace.client.table import ConnectedTable
-from headrace.client.verbs import Backend, DeadLetterBackend, Verbs
+from headrace.client.verbs import Backend, Verbs
 from headrace.client.whole import read_whole
 from headrace.client.without import needs_server
 from headrace.errors import HeadraceError, InUseError
@@ -23,7 +24,6 @@ from headrace.follow.page import EventQuestion, StreamEvent
 from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
 from headrace.ingest.formats.layout import ANY, Layout
 from headrace.ingest.receiver import IngestReply, TokenState
-from headrace.lake.letters import DEFAULT_LIMIT
 from headrace.plan.change import Plan
 from headrace.serve.answer import Answer
 from headrace.serve.cell_question import CellQuestion
@@ -400,29 +400,6 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-class DeadLetterVerbs:
-    """The dead letters of a stream, as JSON shows them."""
-
-    def __init__(self, backend: DeadLetterBackend) -> None:
-        self._backend = backend
-
-    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> dict[str, Any]:
-        """A page of dead letters, newest first; `reason` filters by text."""
-        return self._backend.page(limit, cursor, reason).as_dict()
-
-    def reasons(self) -> list[dict[str, Any]]:
-        """Number of dead letters per reason."""
-        return [reason.as_dict() for reason in self._backend.reasons()]
-
-    def show(self, position: int) -> dict[str, Any]:
-        """The complete dead letter at a position."""
-        return self._backend.show(position).as_dict()
-
-    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Parse a batch of them again; the `cursor` of the reply continues."""
-        return self._backend.replay(cursor, dry_run=dry_run).as_dict()
 
 
 def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.define.model import LogicalView
 from headrace.errors import QuestionError
-from headrace.server.state import LogicalColumn, LogicalStatus, ViewStatus
+from headrace.server.state import LogicalStatus, TypedColumn, ViewStatus
 
 
 def parts_of(view: LogicalView, logical: Mapping[str, LogicalView]) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ def _describe(view: LogicalView, parts: list[ViewStatus]) -> LogicalStatus:
     return LogicalStatus(
         name=view.name,
         sql=view.sql,
-        columns=tuple(LogicalColumn(name, str(of)) for name, of in view.columns),
+        columns=tuple(TypedColumn(name, str(of)) for name, of in view.columns),
         reads=view.reads,
         parts=tuple(part.name for part in parts),
         freshness_ms=stalest.freshness_ms if stalest else None,

@@ -181,8 +181,8 @@ class BuildStatus(Shown):
 
 
 @dataclass(frozen=True)
-class TableColumn(Shown):
-    """A column of a table."""
+class TypedColumn(Shown):
+    """A column of a table or of a logical view."""
 
     name: str
     type: str
@@ -192,11 +192,11 @@ class TableColumn(Shown):
 class TableStatus(Shown):
     """A table: what it is declared to be, and what it holds."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": TableColumn}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": TypedColumn}
 
     name: str
     key: tuple[str, ...]
-    columns: tuple[TableColumn, ...]
+    columns: tuple[TypedColumn, ...]
     latest_by: str | None  # the column by which the latest change of a key counts; None: by arrival
     derived_from: tuple[str, ...]  # the streams that its changes are made from; none: rows are sent to it
     rows: int | None  # that are not deleted
@@ -338,22 +338,14 @@ class SinkStatus(Shown):
 
 
 @dataclass(frozen=True)
-class LogicalColumn(Shown):
-    """A column of a logical view."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True)
 class LogicalStatus(Shown):
     """A logical view, what it reads, and how fresh the stalest view is that it is computed from."""
 
-    holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": LogicalColumn}
+    holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": TypedColumn}
 
     name: str
     sql: str
-    columns: tuple[LogicalColumn, ...]
+    columns: tuple[TypedColumn, ...]
     reads: tuple[str, ...]
     parts: tuple[str, ...]  # the materialized views that it is computed from, also through other logical views
     freshness_ms: int | None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from headrace.define.catalog import Catalog
 from headrace.define.model import Table
 from headrace.errors import RequestError, unknown
-from headrace.server.state import StreamStatus, TableColumn, TableStatus, ViewStatus
+from headrace.server.state import StreamStatus, TableStatus, TypedColumn, ViewStatus
 from headrace.store.base import Snapshot
 
 
@@ -28,7 +28,7 @@ def _describe(
     return TableStatus(
         name=table.name,
         key=table.key,
-        columns=tuple(TableColumn(field.name, str(field.type)) for field in table.fields),
+        columns=tuple(TypedColumn(field.name, str(field.type)) for field in table.fields),
         latest_by=table.event_time,
         derived_from=table.relation.streams if table.relation else (),
         rows=snapshot.count_present(version) if snapshot and version else None,

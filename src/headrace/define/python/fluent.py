@@ -1,19 +1,16 @@
-"""Definitions in Python: hr.Stream, hr.View, hr.window and the aggregates.
+"""Definitions in Python: hr.Stream, hr.Table, hr.View and hr.window.
 
 The objects are equal to those of SQL, by the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
-from inspect import Parameter, Signature
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.define import model
 from headrace.define.calendar import Calendar, zone_name
 from headrace.define.columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
@@ -47,8 +44,6 @@ from headrace.errors import DefinitionError, Location
 from headrace.types import Expression
 
 Declared = TypeVar("Declared", model.Stream, model.Table, model.View, LogicalStatement, model.Sink, model.Alert)
-
-_WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
 
 # What is declared while a definition file runs, with its place; None outside of one.
 declared: ContextVar[list[tuple[model.Definition | LogicalStatement, Location]] | None] = ContextVar(
@@ -215,64 +210,6 @@ def _span(size: str | timedelta, zone: str | None) -> int | Calendar:
     if not isinstance(size, str):
         raise DefinitionError("a duration is a text", found=repr(size), expected="for example '1 minute'")
     return read_span(size, zone)
-
-
-def __getattr__(name: str) -> Callable[..., Aggregation]:
-    """hr.count, hr.sum and the others: a function for each aggregate of the registry."""
-    if name in REGISTRY:
-        return aggregate_function(REGISTRY[name])
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-@cache
-def aggregate_function(cls: type[Aggregate]) -> Callable[..., Aggregation]:
-    """The function `hr.<name>`: its arguments as texts, its parameters as values, and `where`."""
-    signature = _signature(cls)
-
-    def function(*args: Any, **kwargs: Any) -> Aggregation:
-        try:
-            values = signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            message = f"hr.{cls.name} is called wrongly: {error}"
-            raise DefinitionError(message, expected=f"hr.{cls.signature()}", where=caller()) from None
-        arguments = [text for each in cls.takes for text in _texts(each, values.get(each.name))]
-        return Aggregation(
-            cls,
-            tuple(source_of(argument, f"the argument of {cls.name}") for argument in arguments),
-            tuple(values[each.name] for each in cls.constants if values.get(each.name) is not None),
-            None if values.get("where") is None else source_of(values["where"], "a condition"),
-            caller(),
-        )
-
-    function.__name__ = function.__qualname__ = cls.name
-    function.__doc__ = cls.summary
-    function.__signature__ = signature  # type: ignore[attr-defined]  # what inspect and help show
-    return function
-
-
-def _texts(argument: Argument, value: Any) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return tuple(value) if argument.repeats else (value,)
-
-
-def _signature(cls: type[Aggregate]) -> Signature:
-    kind = Parameter.POSITIONAL_OR_KEYWORD
-    takes = [
-        Parameter(each.name, Parameter.VAR_POSITIONAL, annotation="str")
-        if each.repeats
-        else Parameter(each.name, kind, default=None, annotation="str | None")
-        if each.optional
-        else Parameter(each.name, kind, annotation="str")
-        for each in cls.takes
-    ]
-    constants = [
-        Parameter(each.name, kind, default=None, annotation=each.annotation)
-        if each.optional
-        else Parameter(each.name, kind, annotation=each.annotation)
-        for each in cls.constants
-    ]
-    return Signature([*takes, *constants, _WHERE], return_annotation="Aggregation")
 
 
 def _derived(

@@ -13,7 +13,7 @@ from headrace.aggregate.own import OwnDefinition, declare_aggregate
 from headrace.define.expression.functions import ALIASES, FUNCTIONS
 from headrace.define.mistakes import placed
 from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
-from headrace.define.python.fluent import aggregate_function
+from headrace.define.python.aggregates import aggregate_function
 from headrace.define.python.query import Aggregation, caller, source_of
 from headrace.define.reader import Reader
 from headrace.define.rules import check_name

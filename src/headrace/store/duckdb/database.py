@@ -56,7 +56,6 @@ TABLES = (
   rows BIGINT NOT NULL, drift VARCHAR NOT NULL)""",
     "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
-    # An older Headrace that opens the file leaves it alone: so it came without a new format.
 )
 # The log of touched cells, and the versions of tables that are joined. An older Headrace that opens the file leaves
 # them alone, and then the log begins anew: so they came without a new format.
