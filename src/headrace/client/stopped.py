@@ -127,9 +127,9 @@ class StoppedWorkspace:
 
     def graph(self) -> GraphStatus:
         """What reads what; before the first apply, of the definitions folder."""
-        catalog = self._folder.catalog
-        shown = catalog if len(catalog) else load(self._folder.workspace.definitions)
-        return describe_graph(graph_of(shown), self.status(), self.tables())
+        applied = self._folder.catalog
+        catalog = applied if len(applied) else load(self._folder.workspace.definitions)
+        return describe_graph(graph_of(catalog), self.status(), self.tables())
 
     def status(self) -> WorkspaceStatus:
         """State of the workspace, streams, views and sinks."""

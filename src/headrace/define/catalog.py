@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,17 +19,20 @@ from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.query_tree import StreamRead
 from headrace.define.sql.select import Select
 from headrace.define.sql.sinks import SinkStatement, build_sink
-from headrace.define.sql.statements import Statement, read_statements
+from headrace.define.sql.statements import read_statements
 from headrace.define.sql.tables import DerivedTable, build_table
 from headrace.define.sql.view_rows import build_view
 from headrace.define.tables import over_table, with_parts
 from headrace.define.tokens import Source
-from headrace.errors import DefinitionError, Location, nearest
-
-_MATERIALIZED = re.compile(
-    r"\s*CREATE\s+(?:OR\s+\w+\s+)?MATERIALIZED\s+VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?\S+\s+(?:SCHEDULE\s.*?\s)?AS\s+",
-    re.IGNORECASE | re.DOTALL,
+from headrace.define.unresolved import (
+    Definition,
+    declared_twice,
+    over_view,
+    reads_logical,
+    unknown_source,
+    unknown_stream,
 )
+from headrace.errors import DefinitionError, Location
 
 
 @dataclass(frozen=True)
@@ -86,14 +88,6 @@ class Catalog:
         return len(self.definitions)
 
 
-@dataclass(frozen=True)
-class Definition:
-    """Something declared, with its place; of SQL it is a statement until what it reads is known."""
-
-    what: model.Definition | Statement
-    where: Location
-
-
 def load(folder: Path | str) -> Catalog:
     """The catalog of a folder's *.sql and *.py files; all their mistakes at once."""
     with fresh_names():
@@ -142,84 +136,123 @@ def assemble(
     definitions: list[Definition], errors: list[DefinitionError] | None = None, known: Catalog | None = None
 ) -> Catalog:
     """The catalog of these definitions, views resolved against streams of all of them and of `known`."""
-    errors = list(errors or [])
-    broken = {error.of and error.of.lower() for error in errors}  # None: it may have been any
-    streams: dict[str, Stream] = {}
-    tables: dict[str, Table] = {}
-    views: dict[str, View] = {}
-    locations: dict[str, Location] = {}
-    declared: list[Definition] = []  # the first of each name
-    first_at: dict[str, Location] = {}
-    readable = {name: each for name, each in known.streams.items() if name not in known.tables} if known else {}
-    for definition in definitions:
-        name = definition.what.name
-        if name.lower() in first_at:
-            errors.append(_declared_twice(definition, first_at[name.lower()]))
-            continue
-        declared.append(definition)
-        first_at[name.lower()] = locations[name] = definition.where
-        if isinstance(definition.what, Stream):
-            streams[name] = readable[name] = definition.what
-        elif isinstance(definition.what, Table):
-            tables[name] = definition.what
-    by_name = {name.lower(): stream for name, stream in readable.items()}
-    over = {one.what.name.lower() for one in declared if isinstance(one.what, Select | View | LogicalStatement)}
-    over |= {name.lower() for name in {*known.views, *known.logical} - {*known.tables}} if known else set()
-    tables_by_name = {name.lower(): table for name, table in {**(known.tables if known else {}), **tables}.items()}
+    assembly = _Assembly(known or Catalog(), errors or [])
+    declared = assembly.declare(definitions)
     derived = [(one.what, one.where) for one in declared if isinstance(one.what, DerivedStatement)]
-    ordered = [Definition(what, where) for what, where in in_order(derived, errors, broken)]
-    names: dict[str, tuple[str, ...]] = {}
-    for definition in [*ordered, *(one for one in declared if isinstance(one.what, View | Select))]:
-        what = definition.what
-        assert isinstance(what, View | Select | DerivedStatement), "these read streams"
+    for statement, where in list(in_order(derived, assembly.errors, assembly.broken)):
+        assembly.add(statement, where)
+    for definition in declared:
+        if isinstance(definition.what, View | Select):
+            assembly.add(definition.what, definition.where)
+    return assembly.finish(declared)
+
+
+class _Assembly:
+    """A catalog in the making: what can be read so far, and the mistakes. Names are compared in lower case."""
+
+    def __init__(self, known: Catalog, errors: Iterable[DefinitionError]) -> None:
+        self.errors = list(errors)
+        self.broken = {error.of and error.of.lower() for error in self.errors}  # None: it may have been any
+        self._known = known
+        self._streams: dict[str, Stream] = {}
+        self._tables: dict[str, Table] = {}
+        self._views: dict[str, View] = {}
+        self._reads: dict[str, tuple[str, ...]] = {}
+        self._locations: dict[str, Location] = {}
+        self._readable = {name: stream for name, stream in known.streams.items() if name not in known.tables}
+        self._streams_by_name = {name.lower(): stream for name, stream in self._readable.items()}
+        self._tables_by_name = {name.lower(): table for name, table in known.tables.items()}
+        self._view_names = {name.lower() for name in {*known.views, *known.logical} - {*known.tables}}
+
+    def declare(self, definitions: Iterable[Definition]) -> list[Definition]:
+        """Note names, base streams and declared tables; returns the first definition of each name."""
+        declared: list[Definition] = []
+        first_at: dict[str, Location] = {}
+        for definition in definitions:
+            what, name = definition.what, definition.what.name
+            if name.lower() in first_at:
+                self.errors.append(declared_twice(definition, first_at[name.lower()]))
+                continue
+            declared.append(definition)
+            first_at[name.lower()] = self._locations[name] = definition.where
+            if isinstance(what, Stream):
+                self._add_stream(what)
+            elif isinstance(what, Table):
+                self._add_table(what)
+            elif isinstance(what, Select | View | LogicalStatement):
+                self._view_names.add(name.lower())
+        return declared
+
+    def add(self, what: View | Select | DerivedStatement, where: Location) -> None:
+        """Build what reads streams or tables; if it cannot be built, it is broken, and so is what reads it."""
         reads = tuple(StreamRead(name, 0) for name in what.streams) if isinstance(what, View) else what.reads
-        readable_names = {*by_name, *_table_read(what, tables_by_name)}
-        unknown = [read for read in reads if read.name.lower() not in readable_names]
-        joined = () if isinstance(what, View) else what.joined
-        if any(read.name.lower() in broken for read in joined):  # a table that could not be read
-            broken.add(what.name.lower())
-            continue
-        if unknown:
-            # A stream that could not be read: one message is enough.
-            missing = [read for read in unknown if not broken & {None, read.name.lower()}]
-            broken.add(what.name.lower())
-            errors += () if isinstance(what, View) else what.mistakes
-            errors += [
-                _over_view(definition, read)
-                if read.name.lower() in over
-                else _unknown_stream(definition, read, by_name, tables_by_name)
-                for read in missing
-            ]
-            continue
+        if not self._is_readable(what, where, reads):
+            self.broken.add(what.name.lower())
+            return
         if not isinstance(what, View):
-            sources: dict[str, Stream | Table] = {**by_name, **tables_by_name}
-            names[what.name] = tuple(sources[read.name.lower()].name for read in reads)
+            sources: dict[str, Stream | Table] = {**self._streams_by_name, **self._tables_by_name}
+            self._reads[what.name] = tuple(sources[read.name.lower()].name for read in reads)
         try:
-            if isinstance(what, DerivedTable):
-                tables[what.name] = tables_by_name[what.name.lower()] = build_table(what, by_name, tables_by_name)
-            elif isinstance(what, DerivedStatement):
-                streams[what.name] = readable[what.name] = build_derived(what, by_name, tables_by_name)
-                by_name[what.name.lower()] = streams[what.name]
-            elif isinstance(what, View):
-                views[what.name] = what
-            else:
-                with placed(definition.where):
-                    views[what.name] = _build_select(what, by_name, tables_by_name)
+            self._build(what, where)
         except DefinitionError as e:
-            broken.add(what.name.lower())
-            errors += each(e)
-    streams, views = with_parts(tables, streams, views)
-    every = {**(known.views if known else {}), **views}
-    statements = [one.what for one in declared if isinstance(one.what, LogicalStatement)]
-    logical, mistakes = build_logical_views(
-        statements, {**every, **(known.logical if known else {})}, {**readable, **streams}, broken
-    )
-    errors += mistakes
-    computed = {name.lower() for name in (*(one.name for one in statements), *(known.logical if known else ()))}
-    sinks, alerts = _outgoing(declared, {**readable, **every}, computed, broken, errors)
-    if errors:
-        raise join(errors)
-    return Catalog(streams, views, locations, sinks, alerts, tables, logical, names)
+            self.broken.add(what.name.lower())
+            self.errors += each(e)
+
+    def _is_readable(
+        self, what: View | Select | DerivedStatement, where: Location, reads: Sequence[StreamRead]
+    ) -> bool:
+        joined = () if isinstance(what, View) else what.joined
+        if any(read.name.lower() in self.broken for read in joined):  # a table that could not be read
+            return False
+        readable_names = {*self._streams_by_name, *_table_read(what, self._tables_by_name)}
+        unknown = [read for read in reads if read.name.lower() not in readable_names]
+        if not unknown:
+            return True
+        self.errors += () if isinstance(what, View) else what.mistakes
+        definition = Definition(what, where)
+        for read in unknown:
+            if self.broken & {None, read.name.lower()}:
+                continue  # a stream that could not be read: one message is enough
+            if read.name.lower() in self._view_names:
+                self.errors.append(over_view(definition, read))
+            else:
+                self.errors.append(unknown_stream(definition, read, self._streams_by_name, self._tables_by_name))
+        return False
+
+    def _build(self, what: View | Select | DerivedStatement, where: Location) -> None:
+        streams, tables = self._streams_by_name, self._tables_by_name
+        if isinstance(what, DerivedTable):
+            self._add_table(build_table(what, streams, tables))
+        elif isinstance(what, DerivedStatement):
+            self._add_stream(build_derived(what, streams, tables))
+        elif isinstance(what, View):
+            self._views[what.name] = what
+        else:
+            with placed(where):
+                self._views[what.name] = _build_select(what, streams, tables)
+
+    def _add_stream(self, stream: Stream) -> None:
+        self._streams[stream.name] = self._readable[stream.name] = stream
+        self._streams_by_name[stream.name.lower()] = stream
+
+    def _add_table(self, table: Table) -> None:
+        self._tables[table.name] = self._tables_by_name[table.name.lower()] = table
+
+    def finish(self, declared: list[Definition]) -> Catalog:
+        """The catalog, with logical views, sinks and alerts; all mistakes at once if there are any."""
+        known = self._known
+        streams, views = with_parts(self._tables, self._streams, self._views)
+        every = {**known.views, **views}
+        statements = [one.what for one in declared if isinstance(one.what, LogicalStatement)]
+        logical, mistakes = build_logical_views(
+            statements, {**every, **known.logical}, {**self._readable, **streams}, self.broken
+        )
+        self.errors += mistakes
+        computed = {name.lower() for name in (*(one.name for one in statements), *known.logical)}
+        sinks, alerts = _outgoing(declared, {**self._readable, **every}, computed, self.broken, self.errors)
+        if self.errors:
+            raise join(self.errors)
+        return Catalog(streams, views, self._locations, sinks, alerts, self._tables, logical, self._reads)
 
 
 def _table_read(what: View | Select | DerivedStatement, tables: Mapping[str, Table]) -> set[str]:
@@ -262,9 +295,9 @@ def _outgoing(
         reads = by_name.get(name.lower())
         if reads is None:
             if name.lower() in logical:
-                errors.append(_reads_logical(definition, name))
+                errors.append(reads_logical(definition, name))
             elif not broken & {None, name.lower()}:
-                errors.append(_unknown_source(definition, name, by_name))
+                errors.append(unknown_source(definition, name, by_name))
             continue
         try:
             if isinstance(what, Sink | SinkStatement):
@@ -293,101 +326,3 @@ def _assemble_quoting(
         return assemble(definitions, errors, known)
     except DefinitionError as error:
         raise quote_lines(error, texts) from None
-
-
-def _declared_twice(definition: Definition, first: Location) -> DefinitionError:
-    name, where = definition.what.name, definition.where
-    if where == first:
-        return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
-    return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
-
-
-def _unknown_stream(
-    definition: Definition, read: StreamRead, streams: Mapping[str, Stream], tables: Mapping[str, Table]
-) -> DefinitionError:
-    what, name = definition.what, read.name
-    if name.lower() in tables:
-        return DefinitionError(
-            f"'{name}' is a table: {'a stream' if isinstance(what, DerivedStatement) else 'a query inside FROM'} "
-            "is made of streams",
-            fix=f"join it to a stream: FROM clicks c JOIN {name} t ON …; CREATE VIEW reads tables",
-            where=_place_of(definition, read),
-        )
-    near = nearest(name, (each.name for each in streams.values()))
-    error = DefinitionError(
-        f"{'stream' if isinstance(what, DerivedStatement) else 'view'} '{what.name}' reads the stream '{name}', "
-        "which does not exist",
-        fix=f"did you mean '{near}'?" if near else _declare(name, what),
-        where=_place_of(definition, read),
-    )
-    if near and isinstance(what, Select | DerivedStatement) and what.source.text.startswith(name, read.at):
-        error.write, error.replaces = near, (read.at, read.at + len(name))
-    return error
-
-
-def _declare(name: str, what: object) -> str:
-    queries = what.queries if isinstance(what, Select) else ()
-    queries = what.query.queries if isinstance(what, DerivedStatement) else queries
-    if any((item.name or "").lower() == name.lower() for item, _ in queries):
-        return "a query of WITH may read those before it, not itself or those after it"
-    return "declare it with CREATE STREAM"
-
-
-def _place_of(definition: Definition, read: StreamRead) -> Location:
-    what = definition.what
-    return what.source.locate(read.at) if isinstance(what, Select | DerivedStatement) else definition.where
-
-
-def _over_view(definition: Definition, read: StreamRead) -> DefinitionError:
-    """A stream or a materialized view over a view; of the latter, with the logical view to write."""
-    what, view = definition.what, read.name
-    if isinstance(what, DerivedStatement):
-        return DefinitionError(
-            f"stream '{what.name}' reads the view '{view}', but a stream is made of streams",
-            fix=f"read the streams that '{view}' reads; CREATE VIEW reads views",
-            where=_place_of(definition, read),
-        )
-    message = f"view '{what.name}' reads the view '{view}', but a materialized view reads streams and tables"
-    if not isinstance(what, Select):
-        return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
-    text = what.source.text[what.peer.start : what.peer.end]
-    head = _MATERIALIZED.match(text)
-    query = " ".join(text[head.end() :].split()) if head else "SELECT …"
-    error = DefinitionError(
-        message,
-        fix=f"write CREATE VIEW {what.name} AS {query}: it is computed when it is asked",
-        where=_place_of(definition, read),
-    )
-    if head:
-        error.write = f"CREATE VIEW {what.name} AS "
-        error.replaces = (what.peer.start, what.peer.start + head.end())
-    return error
-
-
-def _reads_logical(definition: Definition, view: str) -> DefinitionError:
-    """A sink or an alert over a logical view, which has no changes to send."""
-    what = definition.what
-    kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
-    return DefinitionError(
-        f"{kind} '{what.name}' reads the logical view '{view}', which is computed when it is asked and has no changes",
-        fix="name a materialized view that it reads",
-        where=what.source.locate(what.reads_at)
-        if isinstance(what, SinkStatement | AlertStatement)
-        else definition.where,
-    )
-
-
-def _unknown_source(definition: Definition, name: str, known: Mapping[str, Stream | View]) -> DefinitionError:
-    what = definition.what
-    kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
-    near = nearest(name, (one.name for one in known.values()))
-    error = DefinitionError(
-        f"{kind} '{what.name}' reads '{name}', which does not exist",
-        fix=f"did you mean '{near}'?" if near else "name a materialized view or a stream",
-        where=definition.where,
-    )
-    if isinstance(what, SinkStatement | AlertStatement):
-        error.where = what.source.locate(what.reads_at)
-        if near and what.source.text.startswith(name, what.reads_at):
-            error.write, error.replaces = near, (what.reads_at, what.reads_at + len(name))
-    return error

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.define.catalog import Catalog, Definition, assemble
+from headrace.define.catalog import Catalog, assemble
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.sql.statements import read_statements
 from headrace.define.tokens import Source
+from headrace.define.unresolved import Definition
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.infer.fields import Fields, candidate, find_fields
 from headrace.infer.lines import SYSLOG, VALUE, declare

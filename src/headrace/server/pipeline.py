@@ -127,8 +127,7 @@ class Pipeline:
         """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
         if self._supervisor.append is not None:
             return
-        # Here and below, imports that load PySpark: the server accepts events first.
-        from headrace.maintain.fused import Fused
+        from headrace.maintain.fused import Fused  # loads PySpark: the server accepts events first
 
         fused = Fused(
             self.stream.name,
@@ -142,6 +141,7 @@ class Pipeline:
         self._start_maintain(session, scratch, fused, on_applied)
 
     def _start_append(self, session: Session, scratch: Path, fused: Fused) -> None:
+        # They load PySpark: the server accepts events first.
         from headrace.lake.append import Append
         from headrace.lake.ids_load import on_spark as load_on_spark
 
@@ -173,6 +173,7 @@ class Pipeline:
         )
 
     def _start_maintain(self, session: Session, scratch: Path, fused: Fused, on_applied: Callable[[], None]) -> None:
+        # They load PySpark: the server accepts events first.
         from headrace.maintain.batch import Batch, Pace
         from headrace.maintain.joins import TableLogs
         from headrace.maintain.speed import Speed

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
-from headrace.define.python import fluent as hr
 from headrace.define.shape import outputs_of
 from headrace.errors import DefinitionError
 from headrace.plan.edits import describe_output

@@ -14,7 +14,7 @@ from headrace.errors import DefinitionError, DefinitionErrors
 STREAM = "CREATE STREAM visits (page STRING, at TIMESTAMP, WATERMARK FOR at);"
 VIEW = "CREATE MATERIALIZED VIEW hits AS SELECT page, count(*) AS n FROM visits GROUP BY page, window(at, '1 minute');"
 PYTHON = """
-from headrace.define.python import fluent as hr
+import headrace as hr
 
 orders = hr.Stream("orders", "amount DECIMAL(10,2)")
 same = orders
@@ -65,7 +65,7 @@ def test_places_are_not_part_of_equality(tmp_path):
         ("def f():\n    return {}['x']\nf()", 2, "the file raised KeyError: 'x'"),
         ("import sys\nsys.exit(1)", 2, "the file raised SystemExit: 1"),
         (
-            "from headrace.define.python import fluent as hr\nhr.Stream('s', 'a BYTES')",
+            "import headrace as hr\nhr.Stream('s', 'a BYTES')",
             2,
             "the type BYTES is not supported",
         ),

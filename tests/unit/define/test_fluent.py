@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
-from headrace.define.python import fluent as hr
 from headrace.errors import DefinitionError
 
 FIELDS = "visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
-from headrace.define.python import fluent as hr
 from headrace.errors import DefinitionError
 from headrace.plan.edits import classify
 from headrace.store.columns import partials_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.mistakes import each
-from headrace.define.python import fluent as hr
 from headrace.errors import DefinitionError
 
 CLICKS = (

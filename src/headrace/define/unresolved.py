@@ -1,0 +1,131 @@
+"""A definition with its place, and the mistakes of definitions whose names cannot be resolved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.define import model
+from headrace.define.model import Sink, Stream, Table, View
+from headrace.define.sql.alerts import AlertStatement
+from headrace.define.sql.derived import DerivedStatement
+from headrace.define.sql.query_tree import StreamRead
+from headrace.define.sql.select import Select
+from headrace.define.sql.sinks import SinkStatement
+from headrace.define.sql.statements import Statement
+from headrace.errors import DefinitionError, Location, nearest
+
+_MATERIALIZED = re.compile(
+    r"\s*CREATE\s+(?:OR\s+\w+\s+)?MATERIALIZED\s+VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?\S+\s+(?:SCHEDULE\s.*?\s)?AS\s+",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Something declared, with its place; of SQL it is a statement until what it reads is known."""
+
+    what: model.Definition | Statement
+    where: Location
+
+
+def declared_twice(definition: Definition, first: Location) -> DefinitionError:
+    """A name that another definition has."""
+    name, where = definition.what.name, definition.where
+    if where == first:
+        return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
+    return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
+
+
+def unknown_stream(
+    definition: Definition, read: StreamRead, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+) -> DefinitionError:
+    """A stream or a view over a stream that does not exist."""
+    what, name = definition.what, read.name
+    if name.lower() in tables:
+        return DefinitionError(
+            f"'{name}' is a table: {'a stream' if isinstance(what, DerivedStatement) else 'a query inside FROM'} "
+            "is made of streams",
+            fix=f"join it to a stream: FROM clicks c JOIN {name} t ON …; CREATE VIEW reads tables",
+            where=_place_of(definition, read),
+        )
+    near = nearest(name, (each.name for each in streams.values()))
+    error = DefinitionError(
+        f"{'stream' if isinstance(what, DerivedStatement) else 'view'} '{what.name}' reads the stream '{name}', "
+        "which does not exist",
+        fix=f"did you mean '{near}'?" if near else _declare(name, what),
+        where=_place_of(definition, read),
+    )
+    if near and isinstance(what, Select | DerivedStatement) and what.source.text.startswith(name, read.at):
+        error.write, error.replaces = near, (read.at, read.at + len(name))
+    return error
+
+
+def _declare(name: str, what: object) -> str:
+    queries = what.queries if isinstance(what, Select) else ()
+    queries = what.query.queries if isinstance(what, DerivedStatement) else queries
+    if any((item.name or "").lower() == name.lower() for item, _ in queries):
+        return "a query of WITH may read those before it, not itself or those after it"
+    return "declare it with CREATE STREAM"
+
+
+def _place_of(definition: Definition, read: StreamRead) -> Location:
+    what = definition.what
+    return what.source.locate(read.at) if isinstance(what, Select | DerivedStatement) else definition.where
+
+
+def over_view(definition: Definition, read: StreamRead) -> DefinitionError:
+    """A stream or a materialized view over a view; of the latter, with the logical view to write."""
+    what, view = definition.what, read.name
+    if isinstance(what, DerivedStatement):
+        return DefinitionError(
+            f"stream '{what.name}' reads the view '{view}', but a stream is made of streams",
+            fix=f"read the streams that '{view}' reads; CREATE VIEW reads views",
+            where=_place_of(definition, read),
+        )
+    message = f"view '{what.name}' reads the view '{view}', but a materialized view reads streams and tables"
+    if not isinstance(what, Select):
+        return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
+    text = what.source.text[what.peer.start : what.peer.end]
+    head = _MATERIALIZED.match(text)
+    query = " ".join(text[head.end() :].split()) if head else "SELECT …"
+    error = DefinitionError(
+        message,
+        fix=f"write CREATE VIEW {what.name} AS {query}: it is computed when it is asked",
+        where=_place_of(definition, read),
+    )
+    if head:
+        error.write = f"CREATE VIEW {what.name} AS "
+        error.replaces = (what.peer.start, what.peer.start + head.end())
+    return error
+
+
+def reads_logical(definition: Definition, view: str) -> DefinitionError:
+    """A sink or an alert over a logical view, which has no changes to send."""
+    what = definition.what
+    kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
+    return DefinitionError(
+        f"{kind} '{what.name}' reads the logical view '{view}', which is computed when it is asked and has no changes",
+        fix="name a materialized view that it reads",
+        where=what.source.locate(what.reads_at)
+        if isinstance(what, SinkStatement | AlertStatement)
+        else definition.where,
+    )
+
+
+def unknown_source(definition: Definition, name: str, known: Mapping[str, Stream | View]) -> DefinitionError:
+    """A sink or an alert over what does not exist."""
+    what = definition.what
+    kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
+    near = nearest(name, (one.name for one in known.values()))
+    error = DefinitionError(
+        f"{kind} '{what.name}' reads '{name}', which does not exist",
+        fix=f"did you mean '{near}'?" if near else "name a materialized view or a stream",
+        where=definition.where,
+    )
+    if isinstance(what, SinkStatement | AlertStatement):
+        error.where = what.source.locate(what.reads_at)
+        if near and what.source.text.startswith(name, what.reads_at):
+            error.write, error.replaces = near, (what.reads_at, what.reads_at + len(name))
+    return error
