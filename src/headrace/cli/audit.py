@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 
 DRIFT_EXIT_CODE = 1
+LAYERS_DIFFER = "the two layers do not agree"
 
 
 def refresh(
@@ -38,7 +39,8 @@ def refresh(
 ) -> None:
     """Refresh a view. The batch layer reads the new events again and compares its rows with the speed layer.
 
-    If they agree, the batch rows replace the speed rows. Exits with 1 if they do not agree.
+    If they agree, the batch rows replace the speed rows. Exits with 1 if they do not agree. A view over a table is
+    computed again from all rows of the table and compared; with --full it is made of them anew.
     """
     with open_connection(workspace) as connection:
         before = next(iter(connection.verbs.audits(view)), None)
@@ -59,11 +61,17 @@ def refresh(
 def _print_refresh(view: str, status: RefreshStatus, audit: AuditStatus | None, *, full: bool, no_wait: bool) -> None:
     if full:
         serves = "is being built" if no_wait else "serves"
-        typer.echo(f"Version {status.version} of view {view}, rebuilt from the log, {serves}.")
+        source = f"the rows of table {status.over}" if status.over else "the log"
+        typer.echo(f"Version {status.version} of view {view}, rebuilt from {source}, {serves}.")
     elif status.applied_to <= status.horizon:
         typer.echo(f"View {view} has nothing new: the batch layer has all its {count(status.horizon)} commits.")
     elif no_wait:
         typer.echo(f"The refresh of view {view} has started; `headrace audit {view}` shows the result.")
+    elif audit and audit.agreed and status.over:
+        typer.echo(
+            f"View {view}: computed again from {count(audit.events)} rows of table {status.over} in "
+            f"{span(audit.took_ms)}; {count(audit.rows)} rows compared, drift 0"
+        )
     elif audit and audit.agreed:
         typer.echo(
             f"View {view}: {count(audit.events)} events of commits {audit.from_commit} to "
@@ -71,7 +79,8 @@ def _print_refresh(view: str, status: RefreshStatus, audit: AuditStatus | None, 
             f"{count(audit.rows)} rows compared, drift 0"
         )
     elif audit:
-        typer.echo(f"View {view}: the two layers do not agree; nothing was replaced.", err=True)
+        differs = f"it is not what the rows of table {status.over} give" if status.over else LAYERS_DIFFER
+        typer.echo(f"View {view}: {differs}; nothing was replaced.", err=True)
         _print_drift(audit)
 
 

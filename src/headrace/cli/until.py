@@ -65,7 +65,10 @@ def _check(view: str, number: int, status: BuildStatus | VersionStatus) -> None:
 def wait_until_refreshed(
     connection: Connection, view: str, refresh: RefreshStatus, before: AuditStatus | None
 ) -> AuditStatus | None:
-    """Wait until the horizon has reached the commits of the speed layer, or drift is found; returns the new audit."""
+    """Wait until the horizon has reached the commits of the speed layer, or drift is found; returns the new audit.
+
+    A view over a table has no horizon: its next audit has all of its commits.
+    """
     to_commit = refresh.applied_to
     with interruptible(view), _progress() as show:
         while True:
@@ -73,8 +76,9 @@ def wait_until_refreshed(
             newest = next(iter(connection.verbs.audits(view)), None)
             if version is None or version.state == "retired":
                 raise ConflictError(f"view '{view}' was edited meanwhile", fix="refresh it again")
-            if version.horizon >= to_commit or (version.alarm and newest != before):
-                return newest if newest != before else None
+            new = newest if newest != before else None
+            if version.horizon >= to_commit or (new and (version.alarm or refresh.over)):
+                return new
             _check(view, refresh.version, version)
             show(view, 0, None, f"{view}: commits {version.horizon} to {to_commit - 1} are being compared")
             time.sleep(POLL_S)

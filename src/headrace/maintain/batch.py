@@ -24,6 +24,7 @@ from headrace.faults import fault_point
 from headrace.lake.table import LakeFile, LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.over_tables import TableAudits
 from headrace.maintain.partials import damage_of
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
 from headrace.maintain.speed import MOST_ROWS
@@ -102,6 +103,7 @@ class Batch:
         self._ends: dict[tuple[str, int, str], int] = {}  # where logs were when versions were found built, by stream
         self._behind: dict[VersionId, int] = {}  # events that versions lacked before they were last brought on
         self._turns: dict[VersionId, int] = {}  # which piece of work was the last on a version
+        self._table_audits = TableAudits(store, now)
         self.stopping = threading.Event()
         self.audits: Counter[str] = Counter()  # of each view, since the process began
         self.errors: dict[VersionId, str] = {}  # what keeps the work on a version from going on
@@ -147,6 +149,8 @@ class Batch:
             case "ready":
                 with self._between_steps():
                     self.swap(version.view.name)
+            case "serving" if version.view.over is not None:
+                self._audit_over_table(version)
             case "serving":
                 self._beat(version)
             case "retired":
@@ -173,8 +177,10 @@ class Batch:
     def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
         if self._retry_at.get(version.id, 0.0) > self._now():
             return False
-        if (version.quarantined or version.view.over is not None) and version.state != "retired":
-            return False  # what is over a table is made in the store
+        if version.view.over is not None and version.state != "retired":
+            return version.serving and self._is_table_audit_due(version)  # what is over a table is made in the store
+        if version.quarantined and version.state != "retired":
+            return False
         match version.state:
             case "ready":
                 return self._is_caught_up(version, versions)
@@ -313,8 +319,10 @@ class Batch:
         if base.applied_to <= base.horizon:
             return False
         since_s = self._now() - self._last_beat(version)
-        every_s = self._pace.refresh_every_s if version.view.schedule_ms is None else version.view.schedule_ms / 1000
-        return since_s >= every_s or (since_s >= SOONEST_S and self._outgrown(version))
+        return since_s >= self._every_s(version) or (since_s >= SOONEST_S and self._outgrown(version))
+
+    def _every_s(self, version: Version) -> float:
+        return self._pace.refresh_every_s if version.view.schedule_ms is None else version.view.schedule_ms / 1000
 
     def _last_beat(self, version: Version) -> float:
         if version.id not in self._beat_at:
@@ -349,8 +357,7 @@ class Batch:
         if not audit.agreed:
             self._refreshes.pop(version.view.name, None)
             self._store.refuse_beat(version, audit)
-            slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")  # the next look reads the log again
-            log.error("drift", view=version.view.name, version=version.number, drift=[d.column for d in audit.drift])
+            self._keep_drift(audit, slices)  # the next look reads the log again
             return
         kept, merged = _to_merge(base.batch, _rows(files), self._sizes)
         start = merged[0].from_commit if merged else base.horizon
@@ -376,6 +383,28 @@ class Batch:
             comparison.rows,
             comparison.drift,
         )
+
+    def _keep_drift(self, audit: Audit, slices: Slices) -> None:
+        slices.keep_as(self._folder / f"{DRIFT}{slices.folder.name}")
+        log.error("drift", view=audit.view, version=audit.number, drift=[drift.column for drift in audit.drift])
+
+    # Views over tables
+
+    def _is_table_audit_due(self, version: Version) -> bool:
+        """One batch layer compares a view over a table, also if several streams make the rows of the table."""
+        if version.view.streams[0] != self._stream.name:
+            return False
+        return version.view.name in self._refreshes or self._table_audits.is_due(version, self._every_s(version))
+
+    def _audit_over_table(self, version: Version) -> None:
+        folder = self._slices_folder(version)
+        audit = self._table_audits.run(version, folder, self.stopping.is_set)
+        self._refreshes.pop(version.view.name, None)
+        self.audits[version.view.name] += 1
+        if not audit.agreed:
+            self._keep_drift(audit, Slices(folder, audit.from_commit, audit.to_commit))
+            return
+        log.info("compared with its table", view=version.view.name, version=version.number, rows=audit.rows)
 
     # Retiring
 

@@ -147,6 +147,7 @@ def describe_view(
     return ViewStatus(
         name=view.name,
         stream=", ".join(view.streams) if view.over is None else view.over.table,
+        over=view.over.table if view.over else None,
         keys=tuple(key.name for key in view.keys),
         columns=tuple(_describe_columns(view)),
         window_ms=spans[0],

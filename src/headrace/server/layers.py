@@ -19,7 +19,8 @@ def checked(view: ViewStatus, now: datetime) -> str:
     audit = view.last_audit
     if audit is None:
         return "not checked yet"
-    return f"checked {_ago((now - datetime.fromisoformat(audit.at)).total_seconds())}: {_found(audit)}"
+    differs = "it differs from the rows of its table in" if view.over else "the layers differ in"
+    return f"checked {_ago((now - datetime.fromisoformat(audit.at)).total_seconds())}: {_found(audit, differs)}"
 
 
 def _ago(seconds: float) -> str:
@@ -28,11 +29,11 @@ def _ago(seconds: float) -> str:
     return f"{seconds:.0f} s ago" if seconds < 120 else f"{span(seconds * 1000)} ago"
 
 
-def _found(audit: AuditStatus) -> str:
+def _found(audit: AuditStatus, differs: str) -> str:
     rows = f"{audit.rows:,} row{'' if audit.rows == 1 else 's'}"
     if audit.agreed:
         return f"{rows} agree{'s' if audit.rows == 1 else ''}"
-    return f"{rows}, the layers differ in " + ", ".join(f"{off.column} ({off.rows:,})" for off in audit.drift)
+    return f"{rows}, {differs} " + ", ".join(f"{off.column} ({off.rows:,})" for off in audit.drift)
 
 
 def alarm(view: ViewStatus) -> str | None:
@@ -43,11 +44,12 @@ def alarm(view: ViewStatus) -> str | None:
     return f"drift in {', '.join(off)}" if off else "drift"
 
 
-def what_to_do(view: str) -> str:
+def what_to_do(view: ViewStatus) -> str:
     """The way out of an alarm."""
+    name, source = view.name, f"the rows of table {view.over}" if view.over else "the log"
     return (
-        f"`headrace audit {view}` shows what differs, `headrace refresh {view}` compares again, "
-        f"`headrace refresh {view} --full` rebuilds the view from the log"
+        f"`headrace audit {name}` shows what differs, `headrace refresh {name}` compares again, "
+        f"`headrace refresh {name} --full` rebuilds the view from {source}"
     )
 
 

@@ -260,6 +260,7 @@ class ViewStatus(Shown):
     versions: Mapping[str, int]  # how many there are, by state
     building: BuildStatus | None
     table: bool = False  # whether it is a part of a table
+    over: str | None = None  # the table whose rows it aggregates
 
     @property
     def window(self) -> tuple[int, int] | None:
@@ -303,6 +304,7 @@ class RefreshStatus(Shown):
     version: int
     horizon: int
     applied_to: int
+    over: str | None = None  # the table whose rows the view aggregates: it is compared with them
 
 
 @dataclass(frozen=True)

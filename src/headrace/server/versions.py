@@ -19,6 +19,8 @@ from headrace.store.base import Store
 from headrace.store.version import Pinned, Point, Version
 from headrace.workspace.settings import Workspace
 
+RETRIED = "the server retries; its last rows are served until then"
+
 
 class Versions:
     """Lists, refreshes and audits the views of a store."""
@@ -70,16 +72,13 @@ class Versions:
     def refresh(self, view: str, *, full: bool, tables: str | None = None) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it.
 
+        A view over a table is computed again from its rows and compared; in full: made of them anew.
+
         With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were, with
         "missing" as before, but keys that were missing are looked for in the tables as they are now.
         """
         versions = self._all()
         version = _find(view, versions)
-        if version.view.over is not None:
-            raise QuestionError(
-                f"view '{view}' is made of the rows of table '{version.view.over.table}': it has no batch layer",
-                fix=f"refresh the table: `headrace refresh {version.view.over.table}`",
-            )
         _check_tables(version.view, full, tables)
         running = self._pipelines()
         if not all(stream in running for stream in version.view.streams):
@@ -96,12 +95,15 @@ class Versions:
             if tables is not None:
                 pinned = self._pin(version.view, pinned, at, tables)
             version = self._store.register(version.view, version.fingerprint, version.patience_ms, at, pinned)
+        elif version.view.over is not None and version.stalled:
+            raise NotReadyError(f"view '{view}' is stalled and cannot be compared: {version.stalled}", fix=RETRIED)
         elif not version.serving:
             raise NotReadyError(f"view '{view}' is being built", fix="there is nothing to refresh yet")
         else:
-            for batch in batches:
+            for batch in batches if version.view.over is None else batches[:1]:
                 batch.refresh(view)
-        return RefreshStatus(view, version.number, version.total("horizon"), version.total("applied_to"))
+        over = version.view.over.table if version.view.over else None
+        return RefreshStatus(view, version.number, version.total("horizon"), version.total("applied_to"), over)
 
     def _pin(self, view: View, pinned: Pinned, at: Mapping[str, Point], tables: str) -> Pinned:
         """Which versions of tables the events so far are joined to, as a refresh asks for."""

@@ -232,6 +232,18 @@ class Store(Protocol):
     def refuse_beat(self, version: Version, audit: Audit) -> None:
         """Record drift: an alarm, and both sides are kept."""
 
+    def compare_with_table(
+        self, version: Version, folder: Path, *, stopping: Callable[[], bool] = never
+    ) -> tuple[Version, Comparison]:
+        """Compute the serving version of a view over a table again from all rows of the table, and compare.
+
+        Returns it as it was at that moment, at the commits of the table. Parquet files of its rows and of those that
+        it should have are in the folder then. `stopping` as in `make_batch_table`.
+        """
+
+    def note_audit(self, audit: Audit) -> None:
+        """Record what came of `compare_with_table`: drift is an alarm, and without it there is none any more."""
+
     def forget(self, view: str, number: int) -> None:
         """Drop a version that does not serve, with its tables."""
 

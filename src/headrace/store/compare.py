@@ -37,6 +37,9 @@ class Judge:
             for column in view.columns
         }
         self._drift: dict[str, Drift] = {}
+        self._sides = ("by the batch layer", "by the speed layer")
+        if view.over is not None:
+            self._sides = ("by the rows of the table", "in the view")
 
     def look_at(self, pair: Pair) -> None:
         """Compare one more row."""
@@ -57,9 +60,8 @@ class Judge:
         place = [f"{name} {_text(value)}" for name, value in zip(self._keys, pair.keys, strict=True)]
         if self._has_panes:
             place.append(f"pane {iso_us(pair.pane * 1000)}")
-        example = (
-            f"{', '.join(place) or 'all events'}: {_text(batch)} by the batch layer, {_text(speed)} by the speed layer"
-        )
+        sides = ", ".join(f"{_text(value)} {side}" for value, side in zip((batch, speed), self._sides, strict=True))
+        example = f"{', '.join(place) or 'all events'}: {sides}"
         self._drift[column] = Drift(column, 1, example)
 
     def drift(self) -> tuple[Drift, ...]:

@@ -126,6 +126,10 @@ class Version:
         """How far it has read one of its streams."""
         return self.bases[self.view.streams.index(stream)]
 
+    def at_commits_of(self, other: Version) -> bool:
+        """Whether it has the same commits of the same streams as another version."""
+        return self.commits == other.commits
+
     def lags(self, other: Version) -> bool:
         """Whether it lacks commits that another version has, of a stream that both read."""
         return any(self.commits.get(stream, commits) < commits for stream, commits in other.commits.items())

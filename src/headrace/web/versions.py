@@ -80,7 +80,8 @@ def version_routes(runtime: Runtime) -> APIRouter:
         """Start a refresh: the batch layer reads the commits of the speed layer again, compares, and replaces them.
 
         The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
-        view show the result.
+        view show the result. A view over a table, which `over` names, is computed again from all rows of the table
+        and compared; with `full` it is made of them anew.
         """
         fields = read_fields(await read_body(request, _SMALL_BODY), full=bool, tables=str)
         full, tables = bool(fields["full"]), fields["tables"]

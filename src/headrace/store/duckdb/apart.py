@@ -25,6 +25,7 @@ from headrace.spark.failures import one_line
 from headrace.store.base import Comparison, Drift
 from headrace.store.duckdb.batch_table import MEMORY_MB, Made, put_in_place, write_unfinished
 from headrace.store.duckdb.compare import compare
+from headrace.store.duckdb.recompute import compare_with_rows
 
 NICE = 10  # below the server and its Spark workers
 LOOK_S = 0.05  # how often it is asked whether to stop
@@ -73,7 +74,23 @@ def compare_apart(
         "memory_mb": memory_mb,
         "threads": threads,
     }
-    reply = _ask(job, f"view '{view.name}': its two layers cannot be compared", stopping)
+    return _comparison(_ask(job, f"view '{view.name}': its two layers cannot be compared", stopping))
+
+
+def compare_with_rows_apart(
+    view: View,
+    folder: Path,
+    *,
+    memory_mb: int = MEMORY_MB,
+    threads: int = 1,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Comparison:
+    """`compare_with_rows` in a process of its own. UnavailableError when it is stopped."""
+    job = {"view": to_json(view), "folder": str(folder), "memory_mb": memory_mb, "threads": threads}
+    return _comparison(_ask(job, f"view '{view.name}' cannot be computed again", stopping))
+
+
+def _comparison(reply: Mapping[str, Any]) -> Comparison:
     return Comparison(reply["rows"], reply["events"], tuple(Drift(**drift) for drift in reply["drift"]))
 
 
@@ -153,8 +170,10 @@ def _end_with_who_asked() -> None:
 def _work(job: dict[str, Any]) -> Made | Comparison:
     view = from_json(job["view"])
     assert isinstance(view, View), "only views have batch tables"
-    partials = [Path(path) for path in job["partials"]]
     bounds = {"memory_mb": job["memory_mb"], "threads": job["threads"]}
+    if "folder" in job:
+        return compare_with_rows(view, Path(job["folder"]), **bounds)
+    partials = [Path(path) for path in job["partials"]]
     if "speed" in job:
         return compare(view, Path(job["speed"]), partials, corrections=job["corrections"], **bounds)
     earlier = [Path(path) for path in job["earlier"]]

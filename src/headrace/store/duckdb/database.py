@@ -194,10 +194,11 @@ class Database:
         """Let queries call these functions, and those for texts of times and for zones; inside `use`."""
         if not self._functions:
             register_times(self._root)
+            self._functions.add("")
         for function in functions:
             if function.name not in self._functions:
                 register_function(self._root, function)
-        self._functions |= {"", *(function.name for function in functions)}
+                self._functions.add(function.name)
 
     @contextmanager
     def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -65,12 +65,12 @@ def drop_rows(connection: duckdb.DuckDBPyConnection, view: Version) -> None:
 
 
 def functions_of(view: View) -> tuple[Function, ...]:
-    """The functions that its aggregates call and DuckDB does not have."""
+    """The functions that its aggregates call and DuckDB does not have, once each."""
     functions: list[Function] = []
     for column in view.columns:
         functions += column.aggregate.lifts
         functions += [column.aggregate.prepares] if column.aggregate.prepares else []
-    return tuple(functions)
+    return tuple({function.name: function for function in functions}.values())
 
 
 def fill(
@@ -78,12 +78,12 @@ def fill(
 ) -> None:
     """Make a version of all rows of its table; `cells` is its speed table, `sources` are those of the table."""
     row_table, names = duckdb_name(made_table(view, table)), ", ".join(_columns(view.view))
-    rows = _read_rows(view.view, present_rows(table.view, [name for name, _ in view.view.reads], sources))
+    rows = read_rows(view.view, present_rows(table.view, [name for name, _ in view.view.reads], sources))
     none = " LIMIT 0" if subtracts(view.view) else ""
     run(connection, f"CREATE TABLE {row_table} AS {rows}{none}")
     run(connection, f"DELETE FROM {duckdb_name(cells)}")  # of a version that served before
     source = f"({rows})" if none else row_table
-    run(connection, f"INSERT INTO {duckdb_name(cells)} ({names}) {_fold(view.view, source)}")
+    run(connection, f"INSERT INTO {duckdb_name(cells)} ({names}) {fold_rows(view.view, source)}")
 
 
 def follow(
@@ -95,7 +95,7 @@ def follow(
     """
     names = [ROW_ID, *(duckdb_name(name) for name, _ in view.view.reads), ARRIVED, POSITION, ADDED]
     changed = f"SELECT {', '.join(names)} FROM {changed_rows(table)}"
-    run(connection, f"CREATE OR REPLACE TEMP TABLE {_ROWS} AS {_read_rows(view.view, changed)}")
+    run(connection, f"CREATE OR REPLACE TEMP TABLE {_ROWS} AS {read_rows(view.view, changed)}")
     run(connection, f"CREATE OR REPLACE TEMP TABLE {_CELLS} AS {_changed_cells(view.view, cells)}")
     if run(connection, f"SELECT 1 FROM {_CELLS} WHERE {EVENTS} < 0 LIMIT 1"):
         return None
@@ -122,7 +122,7 @@ def _changed_cells(view: View, cells: str) -> str:
     for name in _counted(view):
         folded += [f"any_value({name}) FILTER (WHERE {ADDED}) AS {_plus(name)}"]
         folded += [f"any_value({name}) FILTER (WHERE NOT {ADDED}) AS {_minus(name)}"]
-    steps = f"SELECT {', '.join(folded)} FROM ({_fold(view, _ROWS, ADDED)}) GROUP BY {KEY_ID}, {PANE}"
+    steps = f"SELECT {', '.join(folded)} FROM ({fold_rows(view, _ROWS, ADDED)}) GROUP BY {KEY_ID}, {PANE}"
     now = dict(_columns_now(view))
     events, lost = now.pop(EVENTS), " OR ".join(_losses(view)) or "false"
     selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in (KEY_ID, PANE, *keys)), f"{events} AS {EVENTS}"]
@@ -176,7 +176,7 @@ def _compute_anew(connection: duckdb.DuckDBPyConnection, view: View, row_table: 
     if not run(connection, f"{lost} LIMIT 1"):
         return
     rows = f"(SELECT * FROM {duckdb_name(row_table)} SEMI JOIN ({lost}) USING ({KEY_ID}, {PANE}))"
-    run(connection, f"CREATE OR REPLACE TEMP TABLE {_ANEW} AS {_fold(view, rows)}")
+    run(connection, f"CREATE OR REPLACE TEMP TABLE {_ANEW} AS {fold_rows(view, rows)}")
     values = ", ".join(f"{name} = a.{name}" for name in _counted(view))
     same = f"{_CELLS}.{KEY_ID} = a.{KEY_ID} AND {_CELLS}.{PANE} = a.{PANE}"
     run(connection, f"UPDATE {_CELLS} SET {values} FROM {_ANEW} AS a WHERE {same}")
@@ -211,7 +211,7 @@ def _written(view: View) -> View:
     return duckdb_face(Stream(view.over.table, ()), view)
 
 
-def _read_rows(view: View, present: str) -> str:
+def read_rows(view: View, present: str) -> str:
     """A query for the rows of a view's table, with the cell of each, without those that WHERE leaves out."""
     written, conditions = _written(view), []
     time_us = _time_us(view)
@@ -227,7 +227,7 @@ def _read_rows(view: View, present: str) -> str:
     return f"SELECT *, {pane} AS {PANE}, CAST({key_id} AS UUID) AS {KEY_ID} FROM ({present}){where}"
 
 
-def _fold(view: View, rows: str, *groups: str) -> str:
+def fold_rows(view: View, rows: str, *groups: str) -> str:
     """A query for the cells of such rows, with the columns of a speed table; for each of further groups apart."""
     written, partials = _written(view), dict[str, str]()
     for column, face in zip(view.columns, written.columns, strict=True):

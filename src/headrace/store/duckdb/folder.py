@@ -17,10 +17,11 @@ from headrace.define.model import View
 from headrace.disk import remove
 from headrace.store.base import Comparison, never
 from headrace.store.columns import plain_name
-from headrace.store.duckdb.apart import compare_apart, make_apart
+from headrace.store.duckdb.apart import compare_apart, compare_with_rows_apart, make_apart
 from headrace.store.duckdb.batch_table import check_batch_table, make_batch_table
 from headrace.store.duckdb.compare import compare
 from headrace.store.duckdb.database import DAMAGED
+from headrace.store.duckdb.recompute import ROWS, compare_with_rows
 from headrace.store.own_time import own_newest
 from headrace.store.version import Base, BatchTable, Version
 
@@ -54,6 +55,16 @@ def compare_layers(
     if _rows(partials) > HERE_ROWS:
         return compare_apart(view, speed, partials, corrections=same_patience, stopping=stopping)
     return compare(view, speed, partials, corrections=same_patience)
+
+
+def compare_with_table(view: View, folder: Path, stopping: Callable[[], bool] = never) -> Comparison:
+    """Compare files of the cells of a view over a table with those of the table's rows, which then go."""
+    if _rows([folder / ROWS]) > HERE_ROWS:
+        comparison = compare_with_rows_apart(view, folder, stopping=stopping)
+    else:
+        comparison = compare_with_rows(view, folder)
+    (folder / ROWS).unlink()
+    return comparison
 
 
 def faults_of(folder: Path, version: Version) -> list[str]:

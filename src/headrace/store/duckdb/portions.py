@@ -69,15 +69,27 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: in
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists, of sketches too, within: only
     where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
     """
-    if not any(_size(duckdb_name(name), part) for name, part in partials_of(view)):
+    if not _gathers(view):
         return [ALL]
-    prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
-    query = f"SELECT {prefix}, CAST(sum({_weight(view)}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
     portions = []
-    for first, last, size in _gathered(run(connection, query), most):
-        part = Portion(first, last, size=size)
-        portions += [part] if size <= most else cut_by(connection, view, source, part, DAY_MS, most)
+    for part in _cut_by_key(connection, source, _weight(view), most):
+        portions += [part] if part.size <= most else cut_by(connection, view, source, part, DAY_MS, most)
     return portions
+
+
+def cut_rows(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: int) -> list[Portion]:
+    """Portions of about so many bytes, by key, of rows that are not aggregated yet: lists of their values are."""
+    return _cut_by_key(connection, source, str(ROW_BYTES), most) if _gathers(view) else [ALL]
+
+
+def _gathers(view: View) -> bool:
+    return any(_size(duckdb_name(name), part) for name, part in partials_of(view))
+
+
+def _cut_by_key(connection: duckdb.DuckDBPyConnection, source: str, weight: str, most: int) -> list[Portion]:
+    prefix = f"left(CAST({KEY_ID} AS VARCHAR), {PREFIX_DIGITS})"
+    query = f"SELECT {prefix}, CAST(sum({weight}) AS BIGINT) FROM ({source}) GROUP BY ALL ORDER BY ALL"
+    return [Portion(first, last, size=size) for first, last, size in _gathered(run(connection, query), most)]
 
 
 def cut_by(

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from headrace.define.durations import DAY_MS
 from headrace.define.expression.computed import duckdb_name
-from headrace.errors import NotReadyError
+from headrace.errors import NotReadyError, UnavailableError
 from headrace.store.base import Audit
 from headrace.store.changes import Follower, Log
 from headrace.store.columns import CORRECTIONS, EVENTS
 from headrace.store.duckdb.database import Database, literal, run
+from headrace.store.duckdb.derived import is_made_of
 from headrace.store.duckdb.folds import (
     SPANS,
     TableSource,
@@ -32,9 +33,10 @@ from headrace.store.duckdb.folds import (
 from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
-from headrace.store.duckdb.table_rows import present_count
+from headrace.store.duckdb.recompute import write_rows
+from headrace.store.duckdb.table_rows import present_count, present_rows
 from headrace.store.duckdb.tables import batch_only_columns, row_columns, speed_table
-from headrace.store.duckdb.versions import read_audits, read_versions
+from headrace.store.duckdb.versions import commits_text, gone, read_audits, read_versions
 from headrace.store.few import fold_few
 from headrace.store.selection import Selection
 from headrace.store.version import Version
@@ -84,9 +86,7 @@ class DuckSnapshot:
         return sum(table.rows for table in version.batch), int(sum(counts))
 
     def count_present(self, version: Version) -> int:
-        names = [f"{self._database.attach(table.file)}.{PANES}" for table in version.batch]
-        names += [duckdb_name(table) for table in speed_tables(version)]
-        return int(run(self._connection, present_count(version.view, names))[0][0])
+        return int(run(self._connection, present_count(version.view, self._stored_in(version)))[0][0])
 
     def speed_events(self, version: Version) -> int:
         return sum(self._total(EVENTS, duckdb_name(table)) for table in speed_tables(version))
@@ -219,6 +219,25 @@ class DuckSnapshot:
             self._connection, f"COPY (SELECT {columns} FROM {duckdb_name(table)}) TO {literal(target)} (FORMAT parquet)"
         )
 
+    def write_rows(self, version: Version, folder: Path) -> Version:
+        """Write the cells of a version over a table, and the rows of that table, for `compare_with_rows`.
+
+        Returns the version as it is here; it must be at the commits of its table.
+        """
+        view, over = self.serving(version.view.name), version.view.over
+        if view is None or view.id != version.id or over is None:
+            raise gone(*version.id, "it does not serve")
+        table = self.serving(over.table)
+        if table is None or not (view.at_commits_of(table) and is_made_of(self._connection, view, table)):
+            raise UnavailableError(
+                f"view '{view.view.name}' cannot be compared with table '{over.table}'",
+                found=f"{commits_text(view)}; the table has {commits_text(table) if table else 'no rows'}",
+                fix=f"it is tried again; {view.stalled or 'the view is made anew first'}",
+            )
+        rows = present_rows(table.view, [name for name, _ in view.view.reads], self._stored_in(table))
+        write_rows(self._connection, view.view, speed_tables(view)[0], rows, folder)
+        return view
+
     def _reading(
         self, version: Version, selection: Selection, *, all_cells: bool = False
     ) -> tuple[list[TableSource], Selection]:
@@ -242,6 +261,11 @@ class DuckSnapshot:
             return selection
         first, last = run(self._connection, *pane_range(version.view, sources, selection))[0]
         return selection.within(0, 0) if first is None else selection.within(first, last + DAY_MS)
+
+    def _stored_in(self, version: Version) -> list[str]:
+        """The tables of a version, as SQL writes their names."""
+        batch = [f"{self._database.attach(table.file)}.{PANES}" for table in version.batch]
+        return batch + [duckdb_name(table) for table in speed_tables(version)]
 
     def _sources(self, version: Version, *, all_cells: bool = False) -> list[TableSource]:
         """Where a version's rows lie, in both layers; with `all_cells` also those without an event."""

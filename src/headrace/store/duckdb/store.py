@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from headrace.store.base import Audit, Comparison, Partials, Snapshot, Step, T, 
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows
-from headrace.store.duckdb.folder import clean, compare_layers, faults_of, make_table
+from headrace.store.duckdb.folder import clean, compare_layers, compare_with_table, faults_of, make_table
 from headrace.store.duckdb.kept import Kept
 from headrace.store.duckdb.log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.merge import merge, move
@@ -337,10 +337,27 @@ class DuckStore:
         fault_point("beat.after_end")
 
     def refuse_beat(self, version: Version, audit: Audit) -> None:
-        off = "; ".join(f"{drift.column}: {drift.rows:,} rows, such as {drift.example}" for drift in audit.drift)
-        alarm = f"the two layers disagree over commits [{audit.from_commit}, {audit.to_commit}): {off}"
+        alarm = f"the two layers disagree over commits [{audit.from_commit}, {audit.to_commit}): {_off(audit)}"
         with self._transaction() as connection:
             self._during_beat(connection, version, audit.stream)
+            change_base(connection, self._fence, version, audit.stream, alarm=alarm)
+            insert_audit(connection, audit)
+
+    # Views over tables
+
+    def compare_with_table(
+        self, version: Version, folder: Path, *, stopping: Callable[[], bool] = never
+    ) -> tuple[Version, Comparison]:
+        with ExitStack() as reading:
+            with self._table_views.in_order:  # not between a step of the table and that of the views over it
+                snapshot = reading.enter_context(self.snapshot())
+            version = snapshot.write_rows(version, folder)
+        return version, compare_with_table(version.view, folder, stopping)
+
+    def note_audit(self, audit: Audit) -> None:
+        with self._transaction() as connection:
+            version = self._expect(connection, audit.view, audit.number, "serving")
+            alarm = None if audit.agreed else f"it is not what the rows of its table give: {_off(audit)}"
             change_base(connection, self._fence, version, audit.stream, alarm=alarm)
             insert_audit(connection, audit)
 
@@ -446,3 +463,8 @@ class DuckStore:
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:
     return find_serving(read_versions(connection), view)
+
+
+def _off(audit: Audit) -> str:
+    """What disagrees."""
+    return "; ".join(f"{drift.column}: {drift.rows:,} rows, such as {drift.example}" for drift in audit.drift)

@@ -153,8 +153,7 @@ class TableViews:
         if pair is None:
             return
         view, table = pair
-        same = [base.applied_to for base in view.bases] == [base.applied_to for base in table.bases]
-        if not (view.serving and same and is_made_of(connection, view, table)):
+        if not (view.serving and view.at_commits_of(table) and is_made_of(connection, view, table)):
             self._make_anew(connection, view, table)
 
     def _make_anew(self, connection: Connection, view: Version, table: Version) -> None:
@@ -170,6 +169,7 @@ class TableViews:
         drop_rows(connection, view)
         fill(connection, view, speed_tables(view)[0], table, self._sources(table))
         self._move(connection, view, table.bases)
+        change_base(connection, self._fence, view, view.bases[0].stream, alarm=None)
         if old is not None and old.number != view.number:
             change(connection, self._fence, old, state="retired")
             drop_rows(connection, old)

@@ -22,7 +22,9 @@ def layers_line(view: ViewStatus, at: datetime) -> Html | None:
         return None
     of = shares(view)
     parts = [tag("span", f"version {view.version}")]
-    if of is not None:
+    if view.over is not None:
+        parts.append(tag("span", "over table ", data(view.over)))
+    elif of is not None:
         title = f"{_percent(of[0])} of its events in the batch layer, {_percent(of[1])} in the speed layer"
         parts.append(tag("span", _bar(of[0], title), f"batch {_percent(of[0])}, speed {_percent(of[1])}"))
     agreed = view.last_audit is not None and view.last_audit.agreed
@@ -38,11 +40,14 @@ def alarm_box(view: ViewStatus) -> Html | None:
     summary = alarm(view)
     if summary is None or view.alarm is None:
         return None
+    meanwhile = "Answers are not affected; the batch layer waits"
+    if view.over is not None:
+        meanwhile = "Answers may be wrong"
     return tag(
         "div",
-        tag("p", tag("strong", f"Alarm: {summary}."), " Answers are not affected; the batch layer waits."),
+        tag("p", tag("strong", f"Alarm: {summary}."), f" {meanwhile}."),
         tag("p", data(_sentence(view.alarm), MOST_ALARM), "."),
-        tag("p", _commands(what_to_do(view.name)), "."),
+        tag("p", _commands(what_to_do(view)), "."),
         class_="alarm",
         role="alert",
     )
