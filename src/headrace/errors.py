@@ -379,8 +379,19 @@ def not_a_view(stream: str) -> NotFoundError:
     )
 
 
+def not_a_table(name: str, tables: Iterable[str], streams: Iterable[str]) -> NotFoundError:
+    """The error for rows of what is no table."""
+    if name in set(streams):
+        return NotFoundError(
+            f"'{name}' is a stream, and only tables have rows that are replaced and deleted",
+            fix=f"`headrace send {name}` adds events to it; CREATE TABLE … PRIMARY KEY declares a table",
+        )
+    return unknown("table", name, tables)
+
+
 def not_a_stream(view: str) -> NotFoundError:
-    """The error for events that are sent to a view."""
+    """The error for a view where a stream is meant: it takes no events, and has none to list."""
     return NotFoundError(
-        f"'{view}' is a view, and events are sent to streams", fix="`headrace graph` shows what it reads"
+        f"'{view}' is a view, and only streams have events",
+        fix=f"`headrace graph` shows the streams that it reads, `headrace ask {view}` its rows",
     )

@@ -75,13 +75,19 @@ def test_http(folder_with_tables: Path, headrace: Callable[..., Ran], serve: Cal
         ("DELETE", "/v1/tables/users/rows", b"", "the request names no row of table 'users'"),
         ("DELETE", "/v1/tables/seats/rows?key.hall=A&key.seat=x", b"", "key 'seat' is of type INT"),
         ("DELETE", "/v1/tables/seats/rows?key.hall=A", b"", "hall, seat, day, as in"),
-        ("GET", "/v1/tables/visits", b"", "table 'visits' does not exist"),
+        ("GET", "/v1/tables/visits", b"", "'visits' is a stream, and only tables have rows"),
     ):
         failure = served.http.request(method, path, content=content).json()["error"]
         assert set(failure) == ERROR_SHAPE
         assert says in str(failure), failure
     refused = headrace("send", "pages", str(folder_with_tables / "headrace.toml"), "-w", folder_with_tables)
     assert "table 'pages' is made from visits: no rows can be sent to it; send events to visits" in refused.err
+    whole = headrace("send", "visits", str(folder_with_tables / "headrace.toml"), "--replace", "-w", folder_with_tables)
+    assert "'visits' is a stream, and only tables have rows that are replaced and deleted" in whole.err
+    for command in ("tail", "dead-letters"):
+        refused = headrace(command, "traffic", "-w", folder_with_tables)
+        assert "'traffic' is a view, and only streams have events" in refused.err or command == "dead-letters"
+        assert "events are sent" not in refused.err
     tables = {table["name"]: table for table in served.http.get("/v1/tables").json()["tables"]}
     assert tables["pages"]["derived_from"] == ["visits"]
     page = served.http.get("/", headers={"Accept": "text/html"}).text

@@ -13,7 +13,7 @@ import orjson
 from headrace.client.notebook import ConnectedView
 from headrace.define.model import JSON
 from headrace.define.reader import parse_type
-from headrace.errors import IngestError, NotReadyError, RequestError, SqlError, unknown
+from headrace.errors import IngestError, NotReadyError, RequestError, SqlError, not_a_table
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import ANY, Layout, format_of
 from headrace.serve.values import key_value
@@ -40,7 +40,8 @@ class ConnectedTable(ConnectedView):
         for table in tables:
             if table.name == self.name:
                 return table
-        raise unknown("table", self.name, [table.name for table in tables])
+        streams = [stream.name for stream in self._connection.verbs.streams()]
+        raise not_a_table(self.name, [table.name for table in tables], streams)
 
     def upsert(self, rows: Any, *, key: str | None = None) -> IngestReply:
         """Insert rows, or replace those with the same primary key: mappings, a pandas DataFrame or an Arrow table.

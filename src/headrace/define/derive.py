@@ -25,6 +25,7 @@ from headrace.define.row_scope import Entry, RowScope
 from headrace.define.rules import check_distinct, check_name
 from headrace.define.sample import make_sample
 from headrace.errors import DefinitionError
+from headrace.format import plural
 from headrace.types import BOOLEAN, INT, TIMESTAMP, Expression
 
 EVENT_TIME = "_event_time"  # where the event time is carried when another column has its name
@@ -175,7 +176,8 @@ class Rows:
         for number, entries in enumerate(selected[1:], start=2):
             if len(entries) != len(selected[0]):
                 raise DefinitionError(
-                    f"UNION ALL: query {number} has {len(entries)} columns and the first has {len(selected[0])}",
+                    f"UNION ALL: query {number} has {plural(len(entries), 'column')} "
+                    f"and the first has {len(selected[0])}",
                     found=", ".join(entry.name for entry in entries),
                     expected=", ".join(entry.name for entry in selected[0]),
                 )

@@ -55,7 +55,7 @@ def as_definition_error(
             write=near,
             span=_span(statement, place, name),
         )
-    sentence, fix = _explain(fields, message)
+    sentence, fix = _explain(fields, message, statement.sql[at:])
     return source.error(place, f"view '{statement.name}': {sentence}", fix=fix)
 
 
@@ -126,9 +126,12 @@ def _span(statement: LogicalStatement, place: int, name: str) -> tuple[int, int]
     return match.span(1) if match and statement.source.at is None else None
 
 
-def _explain(fields: Mapping[str, Any], message: str) -> tuple[str, str | None]:
-    """A plain sentence, and what to do."""
-    if match := _NEAR.match(message):
+def _explain(fields: Mapping[str, Any], message: str, rest: str = "") -> tuple[str, str | None]:
+    """A plain sentence, and what to do; `rest` is the query from the place of the mistake on."""
+    if (match := _NEAR.match(message)) and match[1] and rest.strip().rstrip(";").strip() == match[1]:
+        # DuckDB names the last word of a query that ends too early.
+        return f"syntax error; found the end of the query after '{match[1]}'", "complete it, or remove that word"
+    if match:
         return f"syntax error; found '{match[1]}'" if match[1] else "syntax error at the end", None
     if fields.get("error_subtype") == "MISSING_ENTRY":
         name, candidates = str(fields.get("name")), str(fields.get("candidates") or "").split(",")

@@ -50,6 +50,7 @@ class RowScope(Scope):
         of, name = (node.of or "").lower(), node.name.lower()
         if of not in self.qualifiers:
             self._check_ambiguous(source, node, of or name)
+            self._check_qualifier(source, node)
             return None
         matches = [entry for entry in self.entries if of in entry.of and entry.name.lower() == name]
         # A table that is joined twice: its name means the one without an alias.
@@ -66,6 +67,15 @@ class RowScope(Scope):
                 fix=f"write {' or '.join(aliases)}" if len(aliases) > 1 else "rename one with AS", span=node.span,
             )  # fmt: skip
         return Term("field", matches[0].type, text=matches[0].column)
+
+    def _check_qualifier(self, source: Source, node: Name) -> None:
+        """Where FROM has several inputs, the name of one of them, or of a column, stands before the dot."""
+        inputs = list(dict.fromkeys(entry.of[-1] for entry in self.entries if entry.of))
+        if node.of and node.of.lower() not in self.fields and len(inputs) > 1:
+            raise source.error(
+                node.at, f"'{node.of}.{node.name}' is not defined here", found=node.of,
+                expected=f"{', '.join(inputs[:-1])} or {inputs[-1]}, which FROM names", span=node.span,
+            )  # fmt: skip
 
     def label(self, column: str) -> str:
         """The name of a column in the text of the query."""

@@ -195,24 +195,26 @@ def _check_cells(declared: Iterable[Field], stream: str) -> None:
             )
 
 
-def check_event_time(name: str, fields: Iterable[Field], stream: str, *, complete: bool = True) -> str:
+def check_event_time(
+    name: str, fields: Iterable[Field], owner: str, *, complete: bool = True, of: str = "stream"
+) -> str:
     """The event time as its field is spelled. Unless `complete`, fields with mistakes are missing from `fields`."""
     for field in fields:
         if field.name.lower() == name.lower():
             if field.type != TIMESTAMP:
                 raise DefinitionError(
-                    f"stream '{stream}': the event time '{field.name}' is a {field.type}",
+                    f"{of} '{owner}': the event time '{field.name}' is a {field.type}",
                     expected="a TIMESTAMP",
                     fix=f"declare event_time TIMESTAMP AS {_to_timestamp(field.name, field.type)}, "
                     "and write WATERMARK FOR event_time",
                 )
-            _check_year(field, stream)
+            _check_year(field, f"{of} '{owner}'")
             return field.name
     kind = DefinitionError if complete else FollowUpError
-    raise kind(f"stream '{stream}' has no field '{name}' to be its event time", fix="declare it, or name another")
+    raise kind(f"{of} '{owner}' has no field '{name}' to be its event time", fix="declare it, or name another")
 
 
-def _check_year(field: Field, stream: str) -> None:
+def _check_year(field: Field, owner: str) -> None:
     """Refuse an event time that is read by a format without a year: all events would be of 1970."""
     call = re.fullmatch(r"to_timestamp\((.+), '((?:[^'\\]|\\.)+)'\)", field.computed.sql) if field.computed else None
     pattern = re.sub(r"\\(.)", r"\1", call[2]) if call else ""
@@ -220,7 +222,7 @@ def _check_year(field: Field, stream: str) -> None:
         year = datetime.now(UTC).year
         written = escape("yyyy " + pattern)
         raise DefinitionError(
-            f"stream '{stream}': the event time '{field.name}' would be in 1970: the format '{pattern}' has no year",
+            f"{owner}: the event time '{field.name}' would be in 1970: the format '{pattern}' has no year",
             fix=f"write to_timestamp(concat('{year} ', {call[1]}), {written}), or leave WATERMARK out: "
             "the time of arrival is then the event time",
         )

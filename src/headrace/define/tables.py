@@ -56,16 +56,7 @@ def make_table(
         check_key(Expression(quote(field.name), field.type))
         columns.append(field.name)
     for field in fields:
-        if not KEPT.takes(field.type):
-            raise DefinitionError(
-                f"table '{name}': the column '{field.name}' is a {field.type}, which has no order",
-                fix="declare its values as columns, as in plan STRING FROM '$.labels.plan'",
-            )
-        if not field.nullable and field.name not in columns and field.name != event_time:
-            raise DefinitionError(
-                f"table '{name}': the column '{field.name}' is NOT NULL: a change that deletes a row has only its key",
-                fix="leave out NOT NULL",
-            )
+        check_column(name, field, columns, event_time)
     if source is not None and event_time in columns:
         raise DefinitionError(
             f"table '{name}': the event time '{event_time}' is part of the primary key, "
@@ -78,6 +69,20 @@ def make_table(
             fix="declare a stream of that format, and CREATE TABLE … PRIMARY KEY (…) AS SELECT … FROM it",
         )  # fmt: skip
     return Table(name, tuple(fields), tuple(columns), event_time, patience_ms, relation, source)
+
+
+def check_column(table: str, field: Field, key: Sequence[str], event_time: str | None) -> None:
+    """Raise DefinitionError, without a place, for a column that rows of a table cannot have."""
+    if not KEPT.takes(field.type):
+        raise DefinitionError(
+            f"table '{table}': the column '{field.name}' is a {field.type}, which has no order",
+            fix="declare its values as columns, as in plan STRING FROM '$.labels.plan'",
+        )
+    if not field.nullable and field.name not in key and field.name != event_time:
+        raise DefinitionError(
+            f"table '{table}': the column '{field.name}' is NOT NULL: a change that deletes a row has only its key",
+            fix="leave out NOT NULL",
+        )
 
 
 def derived_table(changes: Stream, key: Sequence[str]) -> Table:

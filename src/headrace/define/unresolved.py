@@ -50,7 +50,8 @@ def unknown_stream(
             fix=f"join it to a stream: FROM clicks c JOIN {name} t ON …; CREATE VIEW reads tables",
             where=_place_of(definition, read),
         )
-    near = nearest(name, (each.name for each in streams.values()))
+    queries = [query for query in _queries_of(what) if query.lower() != name.lower()]
+    near = nearest(name, [*queries, *(each.name for each in streams.values())])
     error = DefinitionError(
         f"{'stream' if isinstance(what, DerivedStatement) else 'view'} '{what.name}' reads the stream '{name}', "
         "which does not exist",
@@ -62,10 +63,15 @@ def unknown_stream(
     return error
 
 
-def _declare(name: str, what: object) -> str:
+def _queries_of(what: object) -> list[str]:
+    """The names of the queries of WITH."""
     queries = what.queries if isinstance(what, Select) else ()
     queries = what.query.queries if isinstance(what, DerivedStatement) else queries
-    if any((item.name or "").lower() == name.lower() for item, _ in queries):
+    return [item.name for item, _ in queries if item.name]
+
+
+def _declare(name: str, what: object) -> str:
+    if name.lower() in map(str.lower, _queries_of(what)):
         return "a query of WITH may read those before it, not itself or those after it"
     return "declare it with CREATE STREAM"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
+from headrace.aggregate.latest import LatestRow
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
@@ -66,7 +67,8 @@ Patience = Mapping[str, int]  # in ms, by stream
 
 def classify(before: View, after: View, patience_ms: tuple[Patience, Patience] = ({}, {})) -> Edit:
     """What differs; `patience_ms` is that of the streams, before and after."""
-    shaped = (*_columns(before, after), *_shape(before, after))
+    tables = _is_table(before) and _is_table(after)
+    shaped = tuple(_table(before, after)) if tables else (*_columns(before, after), *_shape(before, after))
     return Edit((*_grouping(before, after), *shaped, *_promises(before, after, patience_ms)))
 
 
@@ -134,6 +136,27 @@ def _columns(before: View, after: View) -> Iterator[Difference]:
             yield Difference(f"column removed: {describe_output(before, output)}", "free")
     if set(old) == set(new) and list(old) != list(new):
         yield Difference("the order of the columns", "free")
+
+
+def _is_table(view: View) -> bool:
+    """Whether it holds the rows of a table."""
+    return len(view.columns) == 1 and isinstance(view.columns[0].aggregate, LatestRow)
+
+
+def _table(before: View, after: View) -> Iterator[Difference]:
+    """The columns of a table, in the words of its definition: each is a part of one aggregate, the latest row."""
+    old, new = ({output.name: output.expression.type for output in outputs_of(view)} for view in (before, after))
+    for name, of in new.items():
+        if name not in old:
+            yield Difference(f"field added: {quote(name)} {of}", "build")
+        elif old[name] != of:
+            yield Difference(f"field {quote(name)}: {old[name]} → {of}", "build")
+    for name in old:
+        if name not in new:
+            yield Difference(f"field removed: {quote(name)} {old[name]}", "build")
+    if old == new and before.columns != after.columns:
+        same_order = list(old) == list(new)
+        yield Difference("how its rows are made" if same_order else "the order of the columns", "build")
 
 
 def _shape(before: View, after: View) -> Iterator[Difference]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import Table
-from headrace.errors import RequestError, unknown
+from headrace.errors import RequestError, not_a_table
 from headrace.server.state import StreamStatus, TableStatus, TypedColumn, ViewStatus
 from headrace.store.base import Snapshot
 
@@ -46,7 +46,7 @@ def find_table(catalog: Catalog, name: str) -> Table:
     """A table by its name; raises NotFoundError."""
     table = catalog.tables.get(name)
     if table is None:
-        raise unknown("table", name, catalog.tables)
+        raise not_a_table(name, catalog.tables, catalog.streams)
     return table
 
 

@@ -14,6 +14,7 @@ from headrace.define.relation import Branch, Project, Relation
 from headrace.define.tables import changes_of, view_of
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
+from headrace.plan.edits import classify
 from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression
 
 USERS = Table("users", (Field("id", STRING), Field("plan", STRING), Field("my city", STRING)), ("id",))
@@ -166,9 +167,14 @@ def test_what_a_table_over_a_query_refuses(make: Any, says: str) -> None:
         ),
         ("CREATE TABLE t (a INT PRIMARY KEY, b INT PRIMARY KEY)", "has two PRIMARY KEYs; keep one"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (b))", "table 't' has no column 'b' for its primary key"),
-        ("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL)", "the column 'b' is NOT NULL"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL)", "1:36: table 't': the column 'b' is NOT NULL"),
+        (
+            "CREATE TABLE t (a PRIMARY KEY, b INT)",
+            "1:19: table 't': the column 'a' has no type; write it before PRIMARY",
+        ),
+        ("CREATE TABLE t (a INT PRIMARY KEY, WATERMARK FOR b AS b)", "table 't' has no field 'b' to be its event time"),
         ("CREATE TABLE t (a ARRAY<INT> PRIMARY KEY)", "is not a single value"),
-        ("CREATE TABLE t (a INT PRIMARY KEY, m MAP<STRING, INT>)", "which has no order"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, m MAP<STRING, INT>)", "1:36: table 't': the column 'm' is a MAP"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (a, a))", "the primary key 'a' is declared twice"),
         ("CREATE TABLE t (a INT PRIMARY KEY, PRIMARY KEY (a))", "has two PRIMARY KEYs; keep one"),
         ("CREATE TABLE t (value STRING PRIMARY KEY) FORMAT TEXT", "has the format TEXT; expected JSON"),
@@ -184,6 +190,32 @@ def test_what_tables_refuse(text: str, says: str) -> None:
 def test_a_table_of_flink_without_key_is_a_stream() -> None:
     catalog = parse("CREATE TABLE t (a INT, at TIMESTAMP, WATERMARK FOR at AS at)")
     assert (list(catalog.streams), list(catalog.tables)) == (["t"], [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "texts"),
+    [
+        ("(id INT PRIMARY KEY, a INT)", "(id INT PRIMARY KEY, a INT, b INT)", ("field added: b INT",)),
+        ("(id INT PRIMARY KEY, a INT)", "(id INT PRIMARY KEY)", ("field removed: a INT",)),
+        ("(id INT PRIMARY KEY, a INT)", "(id INT PRIMARY KEY, a BIGINT)", ("field a: INT → BIGINT",)),
+        ("(id INT PRIMARY KEY, a INT, b INT)", "(id INT PRIMARY KEY, b INT, a INT)", ("the order of the columns",)),
+        ("(id INT PRIMARY KEY, a INT)", "(id INT PRIMARY KEY, a INT)", ()),
+    ],
+)
+def test_an_edit_of_a_table_is_told_in_the_words_of_its_definition(
+    before: str, after: str, texts: tuple[str, ...]
+) -> None:
+    old, new = (parse(f"CREATE TABLE users {fields}").views["users"] for fields in (before, after))
+    edit = classify(old, new)
+    assert tuple(text for text in edit.texts if not text.startswith("type of")) == texts
+    assert edit.free == (not texts)
+
+
+def test_a_table_made_in_another_way_is_built_anew() -> None:
+    moves = "CREATE STREAM moves (id INT, a INT);"
+    declared = parse("CREATE TABLE users (id INT PRIMARY KEY, a INT)").views["users"]
+    derived = parse(moves + "CREATE TABLE users PRIMARY KEY (id) AS SELECT id, a FROM moves").views["users"]
+    assert "how its rows are made" in classify(declared, derived).texts
 
 
 def test_a_plan_shows_one_table() -> None:

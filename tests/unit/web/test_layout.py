@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,3 +50,10 @@ def test_readers_stand_beside_what_they_read():
     places = layout([("a", ()), ("b", ()), ("y", ("b",)), ("x", ("a",))])
     assert places.heights["x"] == places.heights["a"]
     assert places.heights["y"] == places.heights["b"]
+
+
+def test_a_small_graph_stands_close_to_a_large_one():
+    wide = [("many", ()), *((f"view{at}", ("many",)) for at in range(20))]
+    nodes = [("few", ()), ("one", ("few",)), *wide]
+    heights = sorted(layout(nodes).heights.values())
+    assert all(below - above <= 1 + 1e-6 for above, below in pairwise(heights))

@@ -224,6 +224,11 @@ class ExpressionParser(CallParser):
             if self.sees("SELECT"):
                 raise self.error(token.start, "a query inside an expression is not supported", fix="leave it out")
             node = self.expression()
+            if self.sees_symbol(","):
+                raise self.error(
+                    token.start, "a list of values in parentheses is not a value",
+                    fix="compare each: a = b AND c = d; with a table, EXISTS (SELECT 1 FROM t WHERE t.a = b AND …)",
+                )  # fmt: skip
             self.expect_symbol(")", "the expression in parentheses")
             return node
         if self.accept_symbol("*"):

@@ -126,7 +126,7 @@ def Table(  # noqa: N802
         if event_time is None and patience_ms:
             raise DefinitionError(f"table '{name}' has a patience but no event_time", fix='add event_time="at"')
         if event_time is not None:
-            event_time = check_event_time(event_time, columns, name)
+            event_time = check_event_time(event_time, columns, name, of="table")
         check_record_fields(columns, source, name)
         return declare(make_table(name, columns, keys, event_time, patience_ms, source=source), at)
 

@@ -55,8 +55,9 @@ class TableScope:
                 "of each key; UNION ALL puts the events of both after one another",
             )  # fmt: skip
         spellings = {table.name.lower(): table.name for table in self.tables.values()}
-        fix = did_you_mean(name, spellings.values()) or "declare it: CREATE TABLE … PRIMARY KEY; only a table is joined"
-        raise self.source.error(at, f"table '{name}' does not exist", fix=fix)
+        fix = did_you_mean(name, spellings.values())
+        declare = "only tables are joined: declare it with CREATE TABLE … PRIMARY KEY; CREATE VIEW joins views"
+        raise self.source.error(at, f"table '{name}' does not exist", fix=fix or declare)
 
 
 # Reading
@@ -141,6 +142,11 @@ def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
         key = _key_named(table, Name(item.at, name))
         if key is None:
             raise source.error(item.at, f"USING names '{name}', which is not of the primary key of '{table.name}'")
+        if not any(entry.name.lower() == name.lower() for entry in rows.entries):
+            raise source.error(
+                item.at, f"USING ({name}) needs a column '{name}' on both sides", found=f"none in {rows.owner}",
+                fix=f"write ON and the column to compare, as in ON user_id = {item.alias or table.name}.{key}",
+            )  # fmt: skip
         keys[key] = _key(source, rows, table, key, Name(item.at, name))
     for condition in conjuncts(item.on):
         pair = _key_pair(condition, table, item, rows)

@@ -59,6 +59,7 @@ class StreamReader(UniqueReader):
     def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
         super().__init__(source, unreadable)
         self._record_spans: dict[str, tuple[int, int]] = {}  # of fields that are parts of records
+        self._starts: dict[str, int] = {}  # where the fields of the statement are declared
         self._primary_key: list[Token] | None = None  # the columns of a table's primary key; None: it is no table
 
     def stream(self) -> Stream:
@@ -76,7 +77,7 @@ class StreamReader(UniqueReader):
         if watermark:
             time_field, patience_ms = watermark
             with self.mistakes.collect(), located(self.source, time_field.start):
-                event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes)
+                event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes, of=kind)
         for field in fields:
             self._check_record(field, name.text)
         unique = self.check_unique(fields, name.text)
@@ -150,6 +151,11 @@ class StreamReader(UniqueReader):
         name = self.expect_name("a field")
         with self.mistakes.collect(), located(self.source, name.start):
             check_name(name.text, "field")
+        if self.sees("PRIMARY", "KEY"):
+            raise self.error(
+                self.next.start, f"{owner}: the column '{name.text}' has no type",
+                fix=f"write it before PRIMARY KEY, as in {name.text} STRING PRIMARY KEY",
+            )  # fmt: skip
         type_ = None if self.sees("AS") else self.read_type()
         nullable, expression, path, record = True, None, None, None
         while True:
@@ -283,6 +289,7 @@ class StreamReader(UniqueReader):
                 fix="declare the fields of the events",
             )
         fields: list[Field] = []
+        self._starts = {column.name.text: column.name.start for column in columns}
         for column in columns:
             with self.mistakes.collect():
                 fields.append(self._field(column, plain, computed_names))

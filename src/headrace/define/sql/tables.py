@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from headrace.define.model import Stream, Table
 from headrace.define.rules import located
 from headrace.define.sql.derived import DerivedReader, DerivedStatement, build_derived
-from headrace.define.tables import derived_table, make_table
+from headrace.define.tables import check_column, derived_table, make_table
 from headrace.define.tokens import Token
 
 
@@ -87,6 +87,11 @@ class TableReader(DerivedReader):
             )  # fmt: skip
         if stream.idle_timeout_ms is not None:
             raise self.error(token.start, f"table '{stream.name}': a table has no idle time-out", fix="remove it")
+        key = {each.text.lower() for each in primary}
+        for field in stream.fields:
+            if field.name.lower() not in key:
+                with located(self.source, self._starts[field.name]):
+                    check_column(stream.name, field, (), stream.event_time)
         with located(self.source, primary[0].start):
             return make_table(
                 stream.name, stream.fields, [each.text for each in primary], stream.event_time, stream.patience_ms,

@@ -108,7 +108,7 @@ class ContentReader:
         if answer.next_cursor:
             what = f"the first {len(rows)} rows of the newest window, by key"
         elif whole and len(rows) == len(answer.values):
-            return Content(answer, rows, f"all {len(rows)} rows{_of_range(selection)}", chart)
+            return Content(answer, rows, f"{_all(len(rows))}{_of_range(selection)}", chart)
         else:
             what = f"the newest {len(rows)} rows{_of_range(selection)}"
         older = rows[-1][window_at(answer) + 1] - every_ms * MS if rows else None
@@ -179,11 +179,15 @@ def _which(answer: Answer, count: int, selection: Selection, *, whole: bool = Tr
         newest = " of the newest window" if answer.windows else ""
         text = f"{count:,} of the first {read:,} rows{newest} by key"
     elif whole:
-        text = f"all {read:,} rows" if count == read else f"{count:,} of {read:,} rows"
+        text = _all(read) if count == read else f"{count:,} of {read:,} rows"
     else:
         text = f"{count:,} of the newest {read:,} rows (a range sorts others)"
     order = f", sorted by {selection.sort_column}, {'descending' if selection.descending else 'ascending'}"
     return f"{text}{_of_range(selection)}{order if selection.sort else ''}"
+
+
+def _all(rows: int) -> str:
+    return "the only row" if rows == 1 else f"all {rows:,} rows"
 
 
 def _of_range(selection: Selection) -> str:

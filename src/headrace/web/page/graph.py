@@ -9,9 +9,9 @@ from headrace.web.page.frame import asset
 from headrace.web.page.layout import Layout, layout
 from headrace.web.page.selection import view_path
 
-WIDTH, HEIGHT = 190, 46  # of a box
+WIDTH, HEIGHT = 232, 46  # of a box
 GAP_X, GAP_Y, EDGE = 70, 18, 10
-MOST_NAME, MOST_LINE = 24, 32  # characters that fit a box
+MOST_NAME, MOST_LINE = 30, 41  # characters that fit a box
 COLOURS = (
     ":root{color-scheme:light dark;--ground:#fff;--surface:#fff;--text:#1a222d;--quiet:#566171;--line:#c3cad3;"
     "--accent:#0b5e86;--good:#17653a;--bad:#a4211a;--bad-ground:#fdeeed;--soft:#eef0f3;--warn:#7a5200}"

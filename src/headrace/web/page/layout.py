@@ -41,8 +41,7 @@ def layout(nodes: Iterable[tuple[str, Sequence[str]]]) -> Layout:
             best, fewest = [list(column) for column in columns], crossings
     columns = best
     heights = _heights(columns, before, after)
-    lowest = min(heights.values(), default=0.0)
-    heights = {name: height - lowest for name, height in heights.items()}
+    heights = _closed(heights)
     passes = {
         (source, name): tuple(
             heights[_passing(source, name, layer)] for layer in range(layers[source] + 1, layers[name])
@@ -116,6 +115,16 @@ def _heights(
                 wishes.append(sum(near) / len(near) if near else heights[name])
             heights |= dict(zip(column, _apart(wishes), strict=True))
     return heights
+
+
+def _closed(heights: Mapping[str, float]) -> dict[str, float]:
+    """The heights from 0 on, without the bands in which no layer has anything."""
+    closed: dict[str, float] = {}
+    last, shift = None, 0.0
+    for name, height in sorted(heights.items(), key=lambda item: item[1]):
+        shift += height if last is None else max(0.0, height - last - 1)
+        last, closed[name] = height, height - shift
+    return closed
 
 
 def _apart(wishes: Sequence[float]) -> list[float]:
