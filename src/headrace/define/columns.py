@@ -9,6 +9,7 @@ from headrace.define.expression.check import Scope, check, check_condition
 from headrace.define.expression.peers import (
     ORDER_STATISTICS,
     instead_of_aggregate,
+    instead_of_flag,
     instead_of_more,
     instead_of_order,
     is_aggregate_elsewhere,
@@ -144,6 +145,9 @@ def read_aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
     if cls is None:
         raise _refusal(source, call)
     cls = _class_of(source, call, cls)
+    by_flag = instead_of_flag(call)
+    if by_flag:
+        raise source.error(call.at, f"{name} takes no flag for NULL", write=by_flag, span=call.span)
     by_order = instead_of_order(call)
     if by_order:
         raise source.error(call.at, f"{name} takes events in the order of event time", write=by_order, span=call.span)

@@ -28,7 +28,8 @@ TYPES = {
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC")
 NEAREST = {
     "TIME": "STRING", **dict.fromkeys(("JSON", "JSONB", "VARIANT"), "STRING for a text, STRUCT<…> for an object"),
-    "BINARY": "STRING", "VARBINARY": "STRING", "BYTES": "STRING", "BYTEA": "STRING",
+    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES", "BYTEA", "BLOB", "ENUM", "INTERVAL", "NCHAR", "CLOB"), "STRING"),
+    **dict.fromkeys(("BIGNUMERIC", "NUMBER", "MONEY"), "DECIMAL(38,4)"), "SERIAL": "INT", "BIGSERIAL": "BIGINT",
     "LIST": "ARRAY<…>", "OBJECT": "STRUCT<…>", "HUGEINT": "DECIMAL(38,0)", "UINT64": "DECIMAL(20,0)",
 }  # fmt: skip
 _LENGTHS = ("VARCHAR", "NVARCHAR", "CHAR", "CHARACTER", "BPCHAR")

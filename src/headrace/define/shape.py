@@ -276,7 +276,7 @@ class ShapeReader:
             yield
         except DefinitionError as error:
             for one in each(error):
-                for part in ("message", "found", "fix"):
+                for part in ("message", "found", "fix", "write"):
                     text = getattr(one, part)
                     setattr(one, part, text and plain(_with_calls(text, self.scope.columns)))
             raise

@@ -148,7 +148,7 @@ def test_aggregates_that_choose_and_keep_are_equal_in_sql_and_python() -> None:
     ("call", "message"),
     [
         ("last(word, 0)", "last takes a whole number from 1 to 1,000 as 'n', found 0"),
-        ("last(word, TRUE)", "last takes a constant as 'n'"),
+        ("last(word, TRUE)", "last takes no flag for NULL; write last(word) FILTER (WHERE word IS NOT NULL)"),
         ("max_by(word, small, 5000)", "max_by takes a whole number from 1 to 1,000 as 'n', found 5000"),
         ("max_by(word)", "write max_by(value, by)"),
         ("count(DISTINCT)", "count_distinct"),

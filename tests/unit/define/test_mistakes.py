@@ -137,6 +137,65 @@ def test_units_of_functions_of_other_systems_are_no_second_mistake():
     assert text.startswith("the function timestampdiff is not available here; write ((unix_seconds(ts)")
 
 
+@pytest.mark.parametrize(
+    ("call", "write"),
+    [
+        ("first(url ORDER BY dur_ms DESC)", "max_by(url, dur_ms)"),
+        ("first_value(url ORDER BY dur_ms)", "min_by(url, dur_ms)"),
+        ("last(url ORDER BY dur_ms ASC) FILTER (WHERE dur_ms > 1)", "max_by(url, dur_ms)"),
+        ("LAST_VALUE(url ORDER BY dur_ms DESC)", "min_by(url, dur_ms)"),
+        ("last_value(url IGNORE NULLS)", "last(url) FILTER (WHERE url IS NOT NULL)"),
+        ("first(url) IGNORE NULLS", "first(url) FILTER (WHERE url IS NOT NULL)"),
+        ("last(url, true)", "last(url) FILTER (WHERE url IS NOT NULL)"),
+        (
+            "last(url, true) FILTER (WHERE dur_ms > 1 OR dur_ms < 0)",
+            "last(url) FILTER (WHERE url IS NOT NULL AND (dur_ms > 1 OR dur_ms < 0))",
+        ),
+        ("last(url, FALSE)", "last(url)"),
+        ("sum(dur_ms) || 'x'", "CAST(sum(dur_ms) AS STRING)"),
+    ],
+)
+def test_what_to_write_for_a_call_keeps_its_meaning_and_is_accepted(call, write):
+    statement = f"{CLICKS}CREATE MATERIALIZED VIEW v AS SELECT {call} AS x FROM clicks"
+    with pytest.raises(DefinitionError) as failure:
+        parse(statement)
+    assert failure.value.write == write
+    start, end = failure.value.replaces
+    assert parse(statement[:start] + write + statement[end:]).views["v"].columns
+
+
+def test_respect_nulls_is_what_first_and_last_do():
+    queries = ("first(url) RESPECT NULLS AS x", "first(url RESPECT NULLS) AS x", "first(url) AS x")
+    first, second, third = (parse(f"{CLICKS}CREATE MATERIALIZED VIEW v AS SELECT {q} FROM clicks") for q in queries)
+    assert first.views == second.views == third.views
+
+
+def test_ignore_nulls_beside_a_filter():
+    ((_, text),) = mistakes(
+        "CREATE MATERIALIZED VIEW v AS SELECT last(url) IGNORE NULLS FILTER (WHERE dur_ms > 1) AS x FROM clicks"
+    )
+    assert text == "IGNORE NULLS is a FILTER here; add url IS NOT NULL to the FILTER"
+
+
+def test_a_mistake_in_an_expression_over_outputs_is_not_said_to_be_an_unknown_field():
+    ((_, text),) = mistakes("CREATE MATERIALIZED VIEW v AS SELECT sum(dur_ms) AS s, s || 'x' AS t FROM clicks")
+    assert "found BIGINT (sum(dur_ms)); expected STRING; write CAST(sum(dur_ms) AS STRING)" in text
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ("b TIMESTAMP AS timestamp_millis(a)", "write CAST(a AS BIGINT)"),
+        ("b BLOB", "the type BLOB is not supported; the nearest is STRING"),
+        ("b NUMBER", "the type NUMBER is not supported; the nearest is DECIMAL(38,4)"),
+        ("b TIMESTAMP AS to_timestamp(a, 'YYYY-MM-DD HH:mm')", "write 'yyyy-MM-dd HH:mm'"),
+    ],
+)
+def test_mistakes_of_fields_say_what_to_write(field, says):
+    ((_, text),) = mistakes(f"CREATE STREAM s (a STRING, {field});")
+    assert text.endswith(says)
+
+
 def test_all_mistakes_of_a_stream():
     errors = mistakes(
         "CREATE STREAM s (a BYTES, _b INT, c INT DEFAULT 5, d INT PRIMARY KEY, e INT, E INT, "

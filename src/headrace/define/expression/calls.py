@@ -8,8 +8,13 @@ from abc import abstractmethod
 from headrace.define.expression.peers import is_aggregate_elsewhere
 from headrace.define.expression.syntax import Call, Node, Written
 from headrace.define.reader import Reader
-from headrace.define.tokens import END
+from headrace.define.tokens import END, Token
 
+# Aggregates that choose one event, here and in other systems: first takes the earliest, last the latest.
+CHOOSING = {
+    **dict.fromkeys(("first", "first_value", "earliest"), "first"),
+    **dict.fromkeys(("last", "last_value", "latest"), "last"),
+}
 WINDOWS = ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin")
 
 
@@ -29,8 +34,9 @@ class CallParser(Reader):
         distinct = self.accept("DISTINCT")
         elsewhere = is_aggregate_elsewhere(name.text)
         outside, self.in_window = self.in_window, name.text.lower() in WINDOWS
-        args, written = self._arguments(f"the arguments of {name.text}", may_have_order=elsewhere)
+        args, written = self._arguments(f"the arguments of {name.text}", may_have_order=elsewhere, of=name)
         self.in_window = outside
+        self._refuse_nulls(name, written)
         parametric = elsewhere and self.accept_symbol("(")  # quantile(0.9)(x)
         if parametric:
             more, more_written = self._arguments(f"the arguments of {name.text}")
@@ -51,6 +57,39 @@ class CallParser(Reader):
         end, filter_text = self.tokens[self.index - 1].end, self.text_since(filter_) if where else ""
         as_written = Written(end, tuple(written), filter_text, parametric, over)
         return Call(name.start, name.text, tuple(args), distinct, where, as_written)
+
+    def _refuse_order(self, name: Token, written: list[str]) -> None:
+        """Refuse first(x ORDER BY y), which chooses by y."""
+        chooses = CHOOSING.get(name.text.lower())
+        at = self.index
+        if chooses is None or len(written) != 1 or not self.accept("ORDER", "BY"):
+            return
+        start = self.index
+        self.expression()
+        by = self.text_since(start)
+        descending = not self.accept("ASC") and self.accept("DESC")
+        if not self.accept_symbol(")"):  # more than one order, or NULLS FIRST
+            self.index = at
+            return
+        write = f"{'max_by' if descending == (chooses == 'first') else 'min_by'}({written[0]}, {by})"
+        raise self.error(
+            name.start, f"{name.text} takes events in the order of event time", write=write, end=self.last_end
+        )
+
+    def _refuse_nulls(self, name: Token, written: list[str], *, inside: bool = False) -> None:
+        """Refuse first(x) IGNORE NULLS; RESPECT NULLS is what first and last do."""
+        chooses = CHOOSING.get(name.text.lower())
+        if chooses is None or len(written) != 1 or self.accept("RESPECT", "NULLS"):
+            return
+        if not self.accept("IGNORE", "NULLS"):
+            return
+        if inside:
+            self.expect_symbol(")", "IGNORE NULLS")
+        message, condition = "IGNORE NULLS is a FILTER here", f"{written[0]} IS NOT NULL"
+        if self.sees("FILTER"):
+            raise self.error(name.start, message, fix=f"add {condition} to the FILTER")
+        write = f"{chooses}({written[0]}) FILTER (WHERE {condition})"
+        raise self.error(name.start, message, write=write, end=self.last_end)
 
     def _skip_order(self) -> None:
         self.accept("ORDER", "BY")
@@ -102,8 +141,10 @@ class CallParser(Reader):
     def _list(self, what: str) -> list[Node]:
         return self._arguments(what)[0]
 
-    def _arguments(self, what: str, *, end: str = ")", may_have_order: bool = False) -> tuple[list[Node], list[str]]:
-        """Expressions up to the closing parenthesis or bracket, and how each was written."""
+    def _arguments(
+        self, what: str, *, end: str = ")", may_have_order: bool = False, of: Token | None = None
+    ) -> tuple[list[Node], list[str]]:
+        """Expressions up to the closing parenthesis or bracket, and how each was written; `of` is the name called."""
         items: list[Node] = []
         written: list[str] = []
         if self.accept_symbol(end):
@@ -112,6 +153,9 @@ class CallParser(Reader):
             start = self.index
             items.append(self.expression())
             written.append(self.text_since(start))
+        if of is not None:
+            self._refuse_order(of, written)
+            self._refuse_nulls(of, written, inside=True)
         if may_have_order and self.sees("ORDER", "BY"):  # string_agg(x, ',' ORDER BY y)
             self._skip_order()
         self.expect_symbol(end, what)

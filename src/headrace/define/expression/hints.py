@@ -113,7 +113,10 @@ def instead_of_argument(function: Function, parameter: Parameter, arg: Term, exp
         return {"fix": f"write size({render(arg)})"}
     kinds = [*parameter.kind.split("|"), *KINDS.get(parameter.kind, ())]
     castable = CASTS.get(arg.type.name, ())
-    to = next((kind for kind in ("STRING", "DOUBLE", "TIMESTAMP", "INT") if kind in kinds and kind in castable), None)
+    to = next(
+        (kind for kind in ("STRING", "DOUBLE", "TIMESTAMP", "BIGINT", "INT") if kind in kinds and kind in castable),
+        None,
+    )
     return {"write": cast(arg, to)} if to else {"fix": f"see {function.signature}"}
 
 

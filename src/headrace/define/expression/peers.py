@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.aggregate import REGISTRY
 from headrace.define.expression.syntax import Call, Literal
+from headrace.types import BOOLEAN
 
 Instead = str | Callable[[Sequence[str]], str | None]  # {0}, {1}: an argument, {*}: all of them
 
@@ -266,6 +267,20 @@ def instead_of_order(call: Call) -> str | None:
     if name is None or call.written is None or len(call.args) != 2 or isinstance(call.args[1], Literal):
         return None
     return f"{name}({', '.join(call.written.arguments)}) {call.written.filter}".strip()
+
+
+def instead_of_flag(call: Call) -> str | None:
+    """What to write instead of last(x, true) of Spark, which skips NULL."""
+    name, written = call.name.lower(), call.written
+    if name not in ("first", "last") or written is None or len(call.args) != 2:
+        return None
+    flag, x = call.args[1], written.arguments[0]
+    if not isinstance(flag, Literal) or flag.type != BOOLEAN:
+        return None
+    if flag.text.upper() == "FALSE":
+        return f"{name}({x}) {written.filter}".strip()
+    condition = re.sub(r"(?is)^FILTER\s*\(\s*WHERE\s+(.*)\)$", r" AND (\1)", written.filter)
+    return f"{name}({x}) FILTER (WHERE {x} IS NOT NULL{condition})"
 
 
 def instead_of_function(call: Call) -> str | None:

@@ -125,6 +125,15 @@ def refuse_time_pattern(pattern: str) -> str | None:
     return None
 
 
+def with_calendar_years(pattern: str) -> str | None:
+    """The pattern that was meant by one such as YYYY-MM-DD, as other systems write it; None if that is not known."""
+    if "'" in pattern or "Y" not in pattern:
+        return None
+    meant = pattern.replace("Y", "y")
+    meant = meant.replace("D", "d") if "M" in meant else meant
+    return meant if refuse_time_pattern(meant) is None else None
+
+
 def is_ours(pattern: str) -> bool:
     """Whether a valid pattern has letters that Spark does not read, or reads differently: E and z."""
     elements = read_pattern(pattern)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.define.columns import contains_aggregate, is_aggregate, make_column
 from headrace.define.expression.check import Checker, check
-from headrace.define.expression.syntax import Call, Literal, Name, Node, Star
+from headrace.define.expression.syntax import Call, Literal, Name, Node, Star, walk
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each
 from headrace.define.model import Column, Key, Order, Stream, View, Window
@@ -183,7 +183,7 @@ class ViewBuilder:
             reader.check(self.source, item.node)
         except DefinitionError as error:
             follows = all(isinstance(one, FollowUpError) for one in each(error))
-            if not contains_aggregate(item.node) and not follows:
+            if not contains_aggregate(item.node) and not follows and not self._names_output(item.node):
                 expression = check(self.source, item.node, self.scope)  # its mistakes are those of a key
                 raise self._not_grouped(item, expression) from None
             raise
@@ -192,6 +192,11 @@ class ViewBuilder:
         with located(self.source, item.node.at):
             check_name(item.alias, "column")
         reader.add(self.source, item.node, item.alias)
+
+    def _names_output(self, node: Node) -> bool:
+        """Whether an expression names an item of SELECT that is no field."""
+        aliases = {item.alias.lower() for item in self.select.items if item.alias} - self.scope.fields.keys()
+        return any(isinstance(part, Name) and not part.of and part.name.lower() in aliases for part in walk(node))
 
     def _repeated_at(self) -> int:
         """The place of the first item whose AS is that of an item before it; of the statement if there is none."""
