@@ -170,6 +170,12 @@ def test_respect_nulls_is_what_first_and_last_do():
     assert first.views == second.views == third.views
 
 
+def test_what_to_write_for_a_call_in_python():
+    clicks = hr.Stream("clicks", "url STRING, ts TIMESTAMP", event_time="ts")
+    with pytest.raises(DefinitionError, match=r"write last\(url\) FILTER \(WHERE url IS NOT NULL\)"):
+        hr.View("v", clicks.group_by().agg(x="upper(last(url IGNORE NULLS))"))
+
+
 def test_ignore_nulls_beside_a_filter():
     ((_, text),) = mistakes(
         "CREATE MATERIALIZED VIEW v AS SELECT last(url) IGNORE NULLS FILTER (WHERE dur_ms > 1) AS x FROM clicks"

@@ -73,7 +73,10 @@ class CallParser(Reader):
             return
         write = f"{'max_by' if descending == (chooses == 'first') else 'min_by'}({written[0]}, {by})"
         raise self.error(
-            name.start, f"{name.text} takes events in the order of event time", write=write, end=self.last_end
+            name.start,
+            f"{name.text} takes events in the order of event time",
+            write=write,
+            end=self.tokens[self.index - 1].end,
         )
 
     def _refuse_nulls(self, name: Token, written: list[str], *, inside: bool = False) -> None:
@@ -89,7 +92,7 @@ class CallParser(Reader):
         if self.sees("FILTER"):
             raise self.error(name.start, message, fix=f"add {condition} to the FILTER")
         write = f"{chooses}({written[0]}) FILTER (WHERE {condition})"
-        raise self.error(name.start, message, write=write, end=self.last_end)
+        raise self.error(name.start, message, write=write, end=self.tokens[self.index - 1].end)
 
     def _skip_order(self) -> None:
         self.accept("ORDER", "BY")
