@@ -115,7 +115,7 @@ class Aggregate(ABC):
             if index < len(arguments):
                 expression = arguments[index]
                 if not argument.kind.takes(expression.type):
-                    fix = argument.kind.fix.format(x=expression.sql) or f"see {cls.signature()}"
+                    fix = argument.kind.advice(expression.type, expression.sql) or f"see {cls.signature()}"
                     return f"{rule}, found {expression.type} ({expression.sql}); {fix}"
             elif not argument.optional:
                 return f"{rule}, found nothing; write {cls.signature()}"

@@ -17,7 +17,7 @@ class Kind:
     words: str
     types: tuple[str, ...] = ()  # names of types; none: every type
     nested: bool = False  # ARRAY, STRUCT and MAP too
-    fix: str = ""  # what to write where the type is another one; {name} is the aggregate
+    fix: str = ""  # what to write where the type is another one; {x} is the argument
     maps: bool = True  # with `nested`: also those with a MAP in them, which has no order
 
     def takes(self, of: Type) -> bool:
@@ -26,13 +26,25 @@ class Kind:
             return self.nested and (self.maps or not _has_map(of))
         return not self.types or of.name in self.types
 
+    def advice(self, of: Type, x: str) -> str:
+        """What to write for an argument of a type that it does not take; empty if nothing is known."""
+        fix = _AS_NUMBER.get(of.name, self.fix) if "DOUBLE" in self.types else self.fix
+        return fix.format(x=x)
+
+
+_AS_NUMBER = {  # for types that have no cast to a DOUBLE, or a better one
+    "BOOLEAN": "cast it: CAST({x} AS INT)",
+    "DATE": "write datediff({x}, DATE '1970-01-01')",
+    "TIMESTAMP": "write unix_seconds({x})",
+}
+
 
 def _has_map(of: Type) -> bool:
     return of.name == "MAP" or any(_has_map(part) for _, part in of.parts)
 
 
 ANY = Kind("a value", nested=True)
-KEPT = Kind("a value", nested=True, maps=False, fix="take one of its values, as in {name}(x['key'])")
+KEPT = Kind("a value", nested=True, maps=False, fix="take one of its values, as in {x}['key']")
 SINGLE = Kind("a value")
 NUMBER = Kind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it: CAST({x} AS DOUBLE)")
 CONDITION = Kind("a condition", ("BOOLEAN",), fix="write a condition, as in {x} IS NOT NULL")

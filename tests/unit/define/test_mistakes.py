@@ -164,6 +164,39 @@ def test_what_to_write_for_a_call_keeps_its_meaning_and_is_accepted(call, write)
     assert parse(statement[:start] + write + statement[end:]).views["v"].columns
 
 
+@pytest.mark.parametrize("aggregate", ["sum", "stddev"])
+@pytest.mark.parametrize(
+    ("field", "write"),
+    [
+        ("at TIMESTAMP", "unix_seconds(at)"),
+        ("day DATE", "datediff(day, DATE '1970-01-01')"),
+        ("ok BOOLEAN", "CAST(ok AS INT)"),
+        ("name STRING", "CAST(name AS DOUBLE)"),
+    ],
+)
+def test_what_to_write_for_an_argument_that_is_no_number_is_accepted(aggregate, field, write):
+    def view(argument: str) -> str:
+        return f"CREATE STREAM s ({field}); CREATE MATERIALIZED VIEW v AS SELECT {aggregate}({argument}) AS x FROM s"
+
+    with pytest.raises(DefinitionError) as failure:
+        parse(view(field.split()[0]))
+    assert str(failure.value).endswith(write)
+    assert parse(view(write)).views["v"].columns
+
+
+@pytest.mark.parametrize(
+    "call", ["last({x})", "first({x}, 3)", "max_by({x}, n)", "collect_list({x})", "sample({x}, 3)"]
+)
+def test_aggregates_of_maps_take_one_of_their_values(call):
+    def view(argument: str) -> str:
+        item = call.format(x=argument)
+        return f"CREATE STREAM s (m MAP<STRING, INT>, n INT); CREATE MATERIALIZED VIEW v AS SELECT {item} AS x FROM s"
+
+    with pytest.raises(DefinitionError, match=r"take one of its values, as in m\['key'\]"):
+        parse(view("m"))
+    assert parse(view("m['key']")).views["v"].columns
+
+
 def test_respect_nulls_is_what_first_and_last_do():
     queries = ("first(url) RESPECT NULLS AS x", "first(url RESPECT NULLS) AS x", "first(url) AS x")
     first, second, third = (parse(f"{CLICKS}CREATE MATERIALIZED VIEW v AS SELECT {q} FROM clicks") for q in queries)
