@@ -68,10 +68,14 @@ class UpServer:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log_tail()
-            if self.get("/health")["status"] == "ok":
+            if self.health()["status"] == "ok":
                 return self
             time.sleep(0.05)
         raise AssertionError(f"not ready in time: {self.log_tail()}")
+
+    def health(self) -> dict[str, Any]:
+        """Its state, also where that is an error, such as of a stream whose broker was slow to answer."""
+        return dict(self.http.get(f"{self.url}/health").json())
 
     def status_of(self, stream: str) -> dict[str, Any]:
         """The status of one stream."""
@@ -138,7 +142,7 @@ class UpServer:
         """As Ctrl-C would; the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(120)
+        return self.process.wait(300)
 
     def log_tail(self) -> str:
         """The end of its log."""

@@ -24,8 +24,8 @@ def make_topic() -> str:
     """A new topic with one partition."""
     topic = f"suite-{uuid.uuid4().hex}"
     admin = AdminClient({"bootstrap.servers": SERVERS})
-    admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result(30)
-    wait_until(lambda: topic in admin.list_topics(timeout=10).topics)
+    admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result(120)
+    wait_until(lambda: topic in admin.list_topics(timeout=120).topics)
     return topic
 
 

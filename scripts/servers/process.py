@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 PORTS = range(20_000, 32_000)  # below those that systems give to outgoing connections: a restart finds its port free
-START_S = 120.0
-STOP_S = 30.0
+START_S = 300.0  # on a busy machine
+STOP_S = 60.0
 
 State = dict[str, Any]  # of one service, in services.json
 
@@ -70,11 +70,15 @@ def is_alive(pid: int) -> bool:
 
 
 def end(service: str, state: State, number: signal.Signals) -> None:
-    """Send a signal and wait; after half a minute it is killed."""
+    """Send a signal and wait; after a minute it is killed."""
     if not is_running(state):
         return
     pid = state["pid"]
-    pids = [pid, *(children(pid) if number is signal.SIGKILL else ())]
+    pids = [pid]
+    if number is signal.SIGKILL:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)  # so that it starts no child that would outlive it
+        pids += children(pid)
     for one in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(one, number)

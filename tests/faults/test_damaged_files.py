@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pyarrow.parquet as pq
 import pytest
 
 from ..server import UpServer
+from ..waiting import wait_until
 from ..warm import Java
 from .clicks import Clicks
 
@@ -82,12 +83,10 @@ def orders_are_named(server: UpServer, data: Path) -> None:
 
 def pages_are_named(server: UpServer, page: Path) -> None:
     """A page of a file is damaged: the view that has to be built from it is not, and says which."""
-    deadline = time.monotonic() + 180
-    error = None
-    while error is None:
-        assert time.monotonic() < deadline, server.log_tail()
-        view = next(v for v in server.get("/v1/views")["views"] if v["name"] == "page_count")
-        error = view["building"]["error"]
-        time.sleep(0.1)
-    assert page.name in error
-    assert view["version"] is None
+
+    def page_count() -> dict[str, Any]:
+        return next(view for view in server.get("/v1/views")["views"] if view["name"] == "page_count")
+
+    wait_until(lambda: (page_count()["building"] or {}).get("error"), 300, server.log_tail)
+    assert page.name in page_count()["building"]["error"]
+    assert page_count()["version"] is None

@@ -28,7 +28,7 @@ from ..waiting import wait_until
 
 KILLS = int(os.environ.get("HEADRACE_JAVA_KILLS", "2"))
 RATE = int(os.environ.get("HEADRACE_JAVA_RATE", "500"))
-FRESH_WITHIN_S = 45 * float(os.environ.get("HEADRACE_PATIENCE", "2"))  # a busy machine is slow; by hand: 1
+FRESH_WITHIN_S = 45 * float(os.environ.get("HEADRACE_PATIENCE", "6"))  # a busy machine is slow; by hand: 1
 PER_POST = 100
 VIEWS = """
 CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(id) AS ids FROM clicks;
@@ -170,12 +170,11 @@ def test_java_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFix
             plan = server.http.post(f"{server.url}/v1/apply", json={}).json()
             assert "error" not in plan, plan
         time.sleep(chance.uniform(0, 4))  # the moment is what is random here
-        wait_until(partial(kill_java, server), 120, server.log_tail)
+        wait_until(partial(kill_java, server), details=server.log_tail)
         start_s, token = time.monotonic(), writer.token
         server.wait_for_token(token, FRESH_WITHIN_S)
         took.append(time.monotonic() - start_s)
-        assert took[-1] < FRESH_WITHIN_S
-        wait_until(lambda: server.get("/health")["status"] == "ok", 120, lambda: server.get("/health"))
+        wait_until(lambda: server.health()["status"] == "ok", details=server.health)
     count = writer.stop()
     server.wait_for_token(writer.token)
     reader.stop()
@@ -220,5 +219,5 @@ def test_a_view_that_ends_java_is_stalled_alone_and_others_continue(tmp_path: Pa
     assert "error" not in plan, plan
     wait_until(lambda: bad()["stalled"] is None and sum(row["n"] for row in server.rows("bad")) == 53, 300, bad)
     assert java_of(server) == java
-    assert server.get("/health")["status"] == "ok"
+    wait_until(lambda: server.health()["status"] == "ok", details=server.health)
     assert server.stop() == 0

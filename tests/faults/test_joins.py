@@ -77,7 +77,7 @@ class Sender:
         server.wait_for_token(token)
 
     def post(self, server: UpServer, path: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        reply = http.post(f"{server.url}{path}", content=json.dumps(rows), timeout=120)
+        reply = http.post(f"{server.url}{path}", content=json.dumps(rows))
         content: dict[str, Any] = reply.raise_for_status().json()
         return content
 
@@ -155,8 +155,8 @@ def next_commit(folder: Path, stream: str) -> int:
 def refresh(server: UpServer, view: str, **tables: str) -> None:
     before = server.get(f"/v1/views/{view}")["version"]
     body = json.dumps({"full": True, **tables})
-    http.post(f"{server.url}/v1/views/{view}/refresh", content=body, timeout=60).raise_for_status()
-    wait_until(lambda: server.get(f"/v1/views/{view}")["version"] > before, 120, server.log_tail)
+    http.post(f"{server.url}/v1/views/{view}/refresh", content=body).raise_for_status()
+    wait_until(lambda: server.get(f"/v1/views/{view}")["version"] > before, 300, server.log_tail)
 
 
 def test_joined_rows_over_kills(java: Java, tmp_path: Path) -> None:

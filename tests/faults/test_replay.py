@@ -113,7 +113,7 @@ def test_replayed_once_over_a_kill(java: Java, tmp_path: Path) -> None:
     loosen(server, "who STRING NOT NULL", "who STRING")
     with suppress(httpx2.HTTPError):
         replay(server)
-    assert server.process.wait(120) == -9
+    assert server.process.wait(180) == -9
 
     server = java.server(tmp_path).wait_until_ready()
     assert numbers(server) == (EVENTS, 3)

@@ -39,10 +39,9 @@ class Source:
 
     @property
     def port(self) -> int:
-        wait_until(lambda: "listening on" in self.log.read_text())
-        port = re.search(r"listening on \S+:(\d+)\.", self.log.read_text())
-        assert port
-        return int(port[1])
+        listening = re.compile(r"listening on \S+:(\d+)\.")
+        wait_until(lambda: listening.search(self.log.read_text()), details=self.log.read_text)
+        return int(listening.findall(self.log.read_text())[0])
 
     def kill(self) -> None:
         self.process.kill()

@@ -38,14 +38,15 @@ class Members:
         self._running.append((subprocess.Popen(command, cwd=Path(__file__).parents[2]), path))
 
     def kill_one(self) -> None:
-        """Kill the one that has run longest, and start another; not before it has processed events."""
-        process, path = self._running[0]
-        assert process.poll() is None, "a member has ended by itself"
-        if not path.exists() or not path.stat().st_size:
+        """Kill the one that has run longest of those that have processed events, and start another."""
+        assert all(process.poll() is None for process, _ in self._running), "a member has ended by itself"
+        busy = [each for each in self._running if each[1].exists() and each[1].stat().st_size]
+        if not busy:
             return
+        process, _ = busy[0]
         process.kill()
         process.wait()
-        del self._running[0]
+        self._running.remove(busy[0])
         self.kills += 1
         self.start()
 

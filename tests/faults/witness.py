@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -13,6 +15,7 @@ from .ledger import Ledger, Total
 from .tally import Outcome
 
 PAUSE_S = 0.1
+DEAD_WITHIN_S = 60.0  # from the end of its connections to the end of a process, on a busy machine
 
 
 class Witness:
@@ -52,7 +55,8 @@ class Witness:
             try:
                 reply = self._server.http.get(f"{self._server.url}/v1/views/total")
             except httpx2.TransportError:
-                self._enough.wait(0.5)  # until it is known that it is dead
+                with suppress(subprocess.TimeoutExpired):
+                    self._server.process.wait(DEAD_WITHIN_S)
                 if self._server.process.poll() is None:
                     self._wrong.append("no answer from a server that runs")
                 return

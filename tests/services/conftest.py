@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from .running import Kafka, Postgres, Service
+from .running import ANSWER_S, Kafka, Postgres, Service
 
 S = TypeVar("S", bound=Service)
 
@@ -53,6 +53,15 @@ def broker() -> Iterator[Kafka]:
 @pytest.fixture(scope="session")
 def database() -> Iterator[Postgres]:
     yield from _use(Postgres)
+
+
+@pytest.fixture(autouse=True)
+def _wait_for_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transport of this process goes on without a broker that is slow to answer; its tests compare what that says."""
+    monkeypatch.setattr("headrace.transport.kafka.transport.FIRST_LOOK_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.transport.RECOVERY_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.produce.VISIBLE_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.peek.TIMEOUT_S", ANSWER_S)
 
 
 @pytest.fixture

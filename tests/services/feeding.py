@@ -90,8 +90,8 @@ class Feed:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def wait_until_sent(self, count: int, timeout_s: float = 120) -> None:
-        wait_until(lambda: self.acknowledged >= count or self.failed, timeout_s, lambda: f"{self.acknowledged} sent")
+    def wait_until_sent(self, count: int) -> None:
+        wait_until(lambda: self.acknowledged >= count or self.failed, details=lambda: f"{self.acknowledged} sent")
         assert not self.failed, self.failed[0]
 
     def reach_the_middle_of(self, part: int, parts: int) -> None:

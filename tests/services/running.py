@@ -13,13 +13,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.waiting import wait_until
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "services"
 NOT_AVAILABLE = 3  # the script's exit code where a service cannot be installed
+ANSWER_S = 120.0  # for each request to a service on a busy machine
 _names = itertools.count()
 
 
@@ -57,7 +58,7 @@ class Service:
             capture_output=True,
             text=True,
             check=False,
-            timeout=500,
+            timeout=900,
         )
         if ended.returncode == NOT_AVAILABLE:
             pytest.skip(f"not run, since this service is not available here: {ended.stderr.splitlines()[-1]}")
@@ -86,30 +87,33 @@ class Kafka(Service):
         topic = name or f"topic-{os.getpid()}-{next(_names)}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         admin = self.admin()
-        admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+        new = NewTopic(topic, partitions, 1, config=settings)
+        wait_until(lambda: _is_created(admin, new))
         wait_until(lambda: len(_partitions(admin, topic)) == partitions)
         return topic
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Up to this number."""
         admin = self.admin()
-        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(ANSWER_S)
         wait_until(lambda: len(_partitions(admin, topic)) == partitions)
 
     def delete_topic(self, topic: str) -> None:
         admin = self.admin()
-        admin.delete_topics([topic])[topic].result(30)
-        wait_until(lambda: topic not in admin.list_topics(timeout=10).topics)
+        admin.delete_topics([topic])[topic].result(ANSWER_S)
+        wait_until(lambda: topic not in admin.list_topics(timeout=ANSWER_S).topics)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """As retention does."""
         admin = self.admin()
         place = TopicPartition(topic, partition, offset)
-        admin.delete_records([place])[place].result(30)
+        admin.delete_records([place])[place].result(ANSWER_S)
 
     def producer(self, **config: Any) -> Producer:
         """Acknowledged by all, each message once; underscores in the names of settings stand for dots."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
+        if "transactional.id" in settings:  # the broker aborts a transaction that is open for longer
+            settings = {"transaction.timeout.ms": 600_000, **settings}
         return Producer(
             {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "log_level": 2, **settings}
         )
@@ -144,11 +148,11 @@ class Kafka(Service):
                 except BufferError:
                     ours.poll(0.1)
             count += 1
-        assert ours.flush(60) == 0, "messages were not acknowledged in 60 s"
+        assert ours.flush(ANSWER_S) == 0, f"messages were not acknowledged in {ANSWER_S:.0f} s"
         assert not failed, failed[0]
         return count
 
-    def messages(self, topic: str, timeout_s: float = 30) -> list[Message]:
+    def messages(self, topic: str) -> list[Message]:
         """All committed messages of a topic, by partition and offset."""
         settings = {
             "bootstrap.servers": self.bootstrap_servers,
@@ -173,7 +177,7 @@ class Kafka(Service):
                         waiting.discard(message.partition())
                 return not waiting
 
-            wait_until(read, timeout_s)
+            wait_until(read)
             return sorted(found, key=lambda message: (message.partition(), message.offset()))
         finally:
             consumer.close()
@@ -211,6 +215,17 @@ class Postgres(Service):
         return self.url.rpartition("/")[0] + f"/{database}"
 
 
+def _is_created(admin: AdminClient, new: NewTopic) -> bool:
+    """Not while the broker's controller has missed its heartbeats: it then says that there is no broker for it."""
+    try:
+        admin.create_topics([new])[new.topic].result(ANSWER_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+            raise
+        return False
+    return True
+
+
 def _partitions(admin: AdminClient, topic: str) -> set[int]:
-    metadata = admin.list_topics(topic, timeout=10).topics[topic]
+    metadata = admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
     return set() if metadata.error else set(metadata.partitions)

@@ -23,7 +23,7 @@ RESTARTS = int(os.environ.get("HEADRACE_RESTARTS", "3"))
 EVENTS = int(os.environ.get("HEADRACE_EVENTS", "100000"))
 PER_SECOND = 8_000
 PARTITIONS = 3
-CATCH_UP_S = 60.0
+CATCH_UP_S = 300.0  # on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,6 @@ def test_events_over_restarts_of_the_broker(kafka: Kafka, tmp_path: Path) -> Non
     feed.join()
     wait_until(lambda: total(server) >= EVENTS, CATCH_UP_S, server.log_tail)
     assert buckets(server) == expected(EVENTS)
-    wait_until(lambda: server.status_of("numbers")["error"] is None, 30, lambda: server.status_of("numbers"))
+    wait_until(lambda: server.status_of("numbers")["error"] is None, CATCH_UP_S, lambda: server.status_of("numbers"))
     seconds = ", ".join(f"{one:.1f}" for one in caught_up_s)
     sys.stdout.write(f"{EVENTS:,} events, {RESTARTS} restarts; seconds to catch up: {seconds}\n")

@@ -24,7 +24,7 @@ from .running import Kafka, Postgres
 KILLS = int(os.environ.get("HEADRACE_KILLS", "3"))
 EVENTS = int(os.environ.get("HEADRACE_EVENTS", "40000"))
 PER_SECOND = 2_000
-CATCH_UP_S = 60.0
+CATCH_UP_S = 300.0  # on a busy machine
 
 
 @pytest.fixture(autouse=True)

@@ -66,16 +66,16 @@ def test_a_full_disk_of_the_database(
     kafka.produce(topic, map(event, range(EVENTS)))
     sink = "CREATE SINK s FROM buckets WITH (connector = 'postgres', url = 'secret:PG_URL', table = 'sunk');\n"
     server = UpServer(make_workspace(tmp_path / "workspace", stream(kafka, topic) + VIEW + sink)).wait_until_ready()
-    wait_until(lambda: total(server) == EVENTS, 120, server.log_tail)
+    wait_until(lambda: total(server) == EVENTS, details=server.log_tail)
 
     def sinks() -> str:
         return json.dumps(server.get("/v1/sinks"))
 
-    wait_until(lambda: "No space left" in sinks(), 60, sinks)
+    wait_until(lambda: "No space left" in sinks(), details=sinks)
     assert "Traceback" not in sinks()
     assert postgres.password not in sinks() + server.log.read_text()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP TABLE filler")
         connection.execute("CHECKPOINT")  # frees the file at once
-    wait_until(lambda: sink_rows(url) == expected(EVENTS), 90, sinks)
-    wait_until(lambda: "No space left" not in sinks(), 30, sinks)
+    wait_until(lambda: sink_rows(url) == expected(EVENTS), details=sinks)
+    wait_until(lambda: "No space left" not in sinks(), details=sinks)

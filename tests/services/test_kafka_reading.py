@@ -20,7 +20,7 @@ from headrace.transport.kafka.transport import KafkaTransport, Skipped
 from headrace.transport.position import START, Position
 from tests.waiting import wait_until
 
-from .running import Kafka
+from .running import ANSWER_S, Kafka
 
 Open = Callable[..., KafkaTransport]
 ALL = 1 << 40
@@ -61,29 +61,27 @@ def has(transport: KafkaTransport, *ends: int) -> Callable[[], bool]:
 def test_only_committed_events_are_read_and_gaps_do_not_hang(kafka: Kafka, open_stream: Open, target: int) -> None:
     topic = kafka.create_topic()
     producer = kafka.producer(transactional_id=topic)
-    producer.init_transactions(30)
+    producer.init_transactions(ANSWER_S)
     expected = []
     for number in range(6):
         producer.begin_transaction()
         kept = [b"%d-%d" % (number, i) for i in range(number + 1)]
         kafka.produce(topic, kept, producer=producer)
         if number % 2:
-            producer.abort_transaction(30)
+            producer.abort_transaction(ANSWER_S)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(ANSWER_S)
             expected += kept
     transport = open_stream(topic)
     wait_until(has(transport, 27))  # 21 messages and a mark for each transaction
-    began_s = time.monotonic()
-    assert values(transport, target=target) == expected
-    assert time.monotonic() - began_s < 15
+    assert values(transport, target=target) == expected  # a reader that waits for a gap fails after STALLED_S
     # What an open transaction has is not there, nor what lies behind it.
     producer.begin_transaction()
     kafka.produce(topic, [b"open"], producer=producer)
     kafka.produce(topic, [b"behind"])
     again = open_stream(topic)
     assert again.end == Position((27,))
-    producer.commit_transaction(30)
+    producer.commit_transaction(ANSWER_S)
     wait_until(has(again, 30))
     assert values(again, Position((27,))) == [b"open", b"behind"]
 
@@ -168,16 +166,16 @@ def test_new_partitions_and_topics_are_picked_up_under_fixed_numbers(kafka: Kafk
     wait_until(has(transport, 1))
     kafka.add_partitions(one, 2)
     kafka.produce(one, [b"2"], partition=1)
-    wait_until(has(transport, 1, 1), 30)
+    wait_until(has(transport, 1, 1))
     two = kafka.create_topic(f"{prefix}-0")  # before the other by name
     kafka.produce(two, [b"3"])
-    wait_until(has(transport, 1, 1, 1), 30)
+    wait_until(has(transport, 1, 1, 1))
     assert values(transport) == [b"1", b"2", b"3"]
     again = open_stream(pattern=f"{prefix}-.*", start=Start("latest"))
     wait_until(has(again, 1, 1, 1))
     assert values(again) == [b"1", b"2", b"3"]
     with pytest.raises(Exception, match="several topics"):
-        again.submit(b"{}\n", 1, []).result(60)
+        again.submit(b"{}\n", 1, []).result(ANSWER_S)
 
 
 def test_a_lost_range_stops_and_names_its_offsets_until_it_is_skipped(kafka: Kafka, open_stream: Open) -> None:
@@ -216,14 +214,14 @@ def test_a_topic_made_anew_stops_the_stream_until_it_is_skipped(kafka: Kafka, op
     assert transport.reader.end() == START  # nothing is tried
     kafka.create_topic(topic)
     kafka.produce(topic, [b"c", b"d", b"e"])
-    wait_until(lambda: isinstance(transport.trouble, CorruptionError), 30)
+    wait_until(lambda: isinstance(transport.trouble, CorruptionError))
     with pytest.raises(CorruptionError, match=r"made anew.*all before offset 2.*headrace skip s --to earliest"):
         transport.reader.end()
     lake_end = Position((2,))
     again = open_stream(topic, lake_end=lake_end)
     assert isinstance(again.trouble, CorruptionError)
     assert again.skip(Start("earliest"), lake_end) == [Skipped(topic, 0, 0, 0)]
-    wait_until(lambda: again.trouble is None, 30)
+    wait_until(lambda: again.trouble is None)
     wait_until(has(again, 2, 3))
     assert values(again, lake_end) == [b"c", b"d", b"e"]
     assert again.lags(lake_end) == {(topic, 0): 3}
@@ -238,7 +236,7 @@ def test_what_is_wrong_is_one_sentence_and_heals(kafka: Kafka, open_stream: Open
         missing.submit(b"{}\n", 1, [])
     assert refused.value.retry_after_s
     kafka.create_topic(topic)
-    wait_until(lambda: missing.trouble is None, 30)
+    wait_until(lambda: missing.trouble is None)
     sasl = kafka.sasl
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": sasl["user"]}
     login["bootstrap.servers"] = sasl["bootstrap_servers"]
@@ -251,7 +249,7 @@ def test_what_is_wrong_is_one_sentence_and_heals(kafka: Kafka, open_stream: Open
     assert b"wrong-horse" not in pickle.dumps(refusing.reader)
     secret.write_text(sasl["password"] + "\n")
     good = open_stream(topic, properties=login)
-    wait_until(lambda: good.trouble is None, 30)
+    wait_until(lambda: good.trouble is None)
     away = open_stream(topic, properties={"bootstrap.servers": "127.0.0.1:9"})
     assert "Kafka at 127.0.0.1:9 cannot be reached" in str(away.trouble)
     assert "Connection refused" in str(away.trouble)

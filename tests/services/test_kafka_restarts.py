@@ -22,7 +22,7 @@ from .running import Kafka
 
 RESTARTS = int(os.environ.get("HEADRACE_RESTARTS", "2"))
 PER_RESTART = 100_000 if RESTARTS > 2 else 20_000  # events
-CATCHES_UP_S = 60
+CATCHES_UP_S = 300  # on a busy machine
 DEFINITIONS = """
 CREATE STREAM numbers (id BIGINT NOT NULL) WITH (connector = 'kafka', topic = '{topic}',
   'properties.bootstrap.servers' = '{servers}');
@@ -82,7 +82,7 @@ def test_no_event_is_lost_or_counted_twice(kafka: Kafka, workspace: Path) -> Non
         time.sleep(1)  # in the midst of it
         (kafka.kill if restart % 2 else kafka.stop)()
         key = f"during-{restart}"
-        wait_until(lambda: bool(server.status_of("numbers")["error"]), 60)
+        wait_until(lambda: bool(server.status_of("numbers")["error"]))
         with pytest.raises(httpx2.HTTPStatusError) as refused:
             server.post("numbers", [{"id": 1}], key)
         assert refused.value.response.status_code == httpx2.codes.SERVICE_UNAVAILABLE
@@ -94,7 +94,7 @@ def test_no_event_is_lost_or_counted_twice(kafka: Kafka, workspace: Path) -> Non
         sent, sent_ids = sent + produced.acknowledged + 1, sent_ids + produced.ids + 1
         wait_until(lambda least=sent: total(server)[0] >= least, CATCHES_UP_S, server.log_tail)  # type: ignore[misc]
         assert total(server) == (sent, sent_ids), f"restart {restart}"
-        assert server.status_of("numbers")["error"] is None
+        wait_until(lambda: server.status_of("numbers")["error"] is None, details=lambda: server.status_of("numbers"))
     assert server.status_of("numbers")["events"] == sent
     assert server.stop() == 0
 

@@ -49,7 +49,7 @@ def test_every_way_on(kafka: Kafka, streams: Streams) -> None:
     middle = produced + timedelta(milliseconds=10)
     kafka.produce(topic, [{"n": 2}] * 4, partition=0)
     transport = streams.open(topic)
-    wait_until(lambda: transport.end == Position((8, 0)), timeout_s=30)
+    wait_until(lambda: transport.end == Position((8, 0)))
     read = Position((2, 0))
     assert transport.lags(read) == {(topic, 0): 6, (topic, 1): 0}
 
@@ -78,7 +78,7 @@ def test_offsets_are_those_of_one_topic(kafka: Kafka, streams: Streams) -> None:
     topics = sorted((kafka.create_topic(), kafka.create_topic()))
     kafka.produce(topics[1], [{"n": 1}] * 2)
     transport = streams.open(*topics)
-    wait_until(lambda: sum(transport.end.offsets) == 2, timeout_s=30)
+    wait_until(lambda: sum(transport.end.offsets) == 2)
     with pytest.raises(UsageError, match="has several topics: offsets are those of one"):
         transport.skip(parse_place("0:1"), Position())
     assert transport.skip(parse_place("latest"), Position()) == [Skipped(topics[1], 0, 0, 2)]

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.server import COMMAND, UpServer
 from tests.waiting import wait_until
 
-from .running import Kafka
+from .running import ANSWER_S, Kafka
 
 
 @pytest.fixture
@@ -67,21 +67,26 @@ def test_fields_of_records_and_formats(workspace: Path, kafka: Kafka) -> None:
     kafka.produce(topics["csv"], ['1,"a, b",1.50', "2,c,2", "3,c,0.25", "4,c,none"])
     kafka.produce(topics["text"], ["one", "two", "one"])
     server = UpServer(workspace).wait_until_ready()
-    wait_until(lambda: rows(server, "by_key") == [{"k": "me", "trace": "x", "p": 1, "n": 3}], timeout_s=90)
-    wait_until(lambda: len(rows(server, "sold")) == 2 and len(rows(server, "words")) == 2, timeout_s=60)
-    sold = {row["item"]: str(row["price"]) for row in rows(server, "sold")}
-    assert sold == {"a, b": "1.50", "c": "2.25"}
-    assert {row["value"]: row["n"] for row in rows(server, "words")} == {"one": 2, "two": 1}
-    status = server.status_of("visits")
-    assert (status["events"], status["dead_letters"], status["error"]) == (3, 1, None)
-    assert status["lag"] == {"events": 0, "partitions": {f"{topics['json']}-0": 0, f"{topics['json']}-1": 0}}
-    assert server.status_of("orders")["dead_letters"] == 1
+    wait_until(lambda: rows(server, "by_key") == [{"k": "me", "trace": "x", "p": 1, "n": 3}])
+    sold = [{"item": "a, b", "price": "1.50"}, {"item": "c", "price": "2.25"}]
+    wait_until(lambda: rows(server, "sold") == sold, details=lambda: rows(server, "sold"))
+    wait_until(lambda: rows(server, "words") == [{"value": "one", "n": 2}, {"value": "two", "n": 1}])
+    no_lag = {"events": 0, "partitions": {f"{topics['json']}-0": 0, f"{topics['json']}-1": 0}}
+
+    def visits() -> dict[str, Any]:
+        status = server.status_of("visits")
+        return {name: status[name] for name in ("events", "dead_letters", "error", "lag")}
+
+    expected = {"events": 3, "dead_letters": 1, "error": None, "lag": no_lag}
+    wait_until(lambda: visits() == expected, details=visits)
+    wait_until(lambda: server.status_of("orders")["dead_letters"] == 1)
     # What was not declared is in the lake nevertheless: a field that is added later reads it from old events.
     define(workspace, base.replace("p INT FROM PARTITION,", "p INT FROM PARTITION, o BIGINT FROM OFFSET,").replace(
         "count(*) AS n FROM visits", "count(*) AS n, max(o) AS last FROM visits"
     ))  # fmt: skip
     headrace(workspace, "apply", "--yes")
-    wait_until(lambda: rows(server, "by_key") == [{"k": "me", "trace": "x", "p": 1, "n": 3, "last": 2}], timeout_s=90)
+    wait_until(lambda: rows(server, "by_key") == [{"k": "me", "trace": "x", "p": 1, "n": 3, "last": 2}])
+    wait_until(lambda: visits()["lag"] == no_lag, details=visits)
     metrics = server.http.get(f"{server.url}/metrics").text
     assert 'headrace_kafka_lag_events{stream="visits"} 0.0' in metrics
     assert f'headrace_kafka_partition_lag_events{{partition="{topics["json"]}-1",stream="visits"}} 0.0' in metrics
@@ -119,15 +124,18 @@ def test_a_message_without_a_value_deletes_the_row_of_its_key(workspace: Path, k
     kafka.produce(topics["stock"], [None], key="a-3")
     server = UpServer(workspace).wait_until_ready()
     expected = [{"id": "u1", "plan": "pro"}, {"id": "u3", "plan": "free"}]
-    wait_until(lambda: rows(server, "users") == expected, timeout_s=90)
-    wait_until(lambda: rows(server, "plans") == [{"plan": "free", "n": 1}, {"plan": "pro", "n": 1}], timeout_s=60)
+    wait_until(lambda: rows(server, "users") == expected)
+    wait_until(lambda: rows(server, "plans") == [{"plan": "free", "n": 1}, {"plan": "pro", "n": 1}])
     # The delete is as of the message's timestamp, which is now: a change of an earlier time does not undo it.
-    wait_until(lambda: [row["id"] for row in rows(server, "places")] == [2], timeout_s=60)
-    wait_until(lambda: [row["sku"] for row in rows(server, "stock")] == [1, 3], timeout_s=60)
-    reasons = {name: server.get(f"/v1/streams/{name}/dead-letters/reasons")["reasons"] for name in topics}
-    assert "it has no key that says which row to delete" in str(reasons["users"])
-    assert reasons["places"] == []
-    assert "its key is not a JSON object with shop, sku" in str(reasons["stock"])
+    wait_until(lambda: [row["id"] for row in rows(server, "places")] == [2])
+    wait_until(lambda: [row["sku"] for row in rows(server, "stock")] == [1, 3])
+
+    def reasons(table: str) -> str:
+        return str(server.get(f"/v1/streams/{table}/dead-letters/reasons")["reasons"])
+
+    wait_until(lambda: "it has no key that says which row to delete" in reasons("users"))
+    wait_until(lambda: "its key is not a JSON object with shop, sku" in reasons("stock"))
+    assert reasons("places") == "[]"
 
 
 def test_offsets_are_committed_to_a_group_for_monitoring_tools(workspace: Path, kafka: Kafka) -> None:
@@ -142,7 +150,7 @@ def test_offsets_are_committed_to_a_group_for_monitoring_tools(workspace: Path, 
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"monitored-{topic}"}
     consumer = Consumer(settings)
     try:
-        wait_until(lambda: consumer.committed([TopicPartition(topic, 0)], 10)[0].offset == 3, timeout_s=90)
+        wait_until(lambda: consumer.committed([TopicPartition(topic, 0)], ANSWER_S)[0].offset == 3)
     finally:
         consumer.close()
 
@@ -156,27 +164,26 @@ def test_a_lost_range_stops_the_stream_until_it_is_skipped(workspace: Path, kafk
     )
     kafka.produce(topic, [{"n": 1}] * 5)
     server = UpServer(workspace).wait_until_ready()
-    wait_until(lambda: rows(server, "total") == [{"hits": 5, "n": 5}], timeout_s=90)
+    wait_until(lambda: rows(server, "total") == [{"hits": 5, "n": 5}])
     server.stop()
     kafka.produce(topic, [{"n": 100}] * 4)
     kafka.delete_before(topic, 0, 7)  # offsets 5 and 6 are lost before they were read
     server = UpServer(workspace).wait_for_http()
-    wait_until(lambda: "5" in str(server.status_of("visits")["error"] or ""), timeout_s=90)
+    wait_until(lambda: "headrace skip" in str(server.status_of("visits")["error"]))
     error = server.status_of("visits")["error"]
-    assert "7" in error
-    assert "headrace skip" in error
+    assert "no longer has offsets 5 to 6" in error
     assert rows(server, "total") == [{"hits": 5, "n": 5}]
     refused = subprocess.run(
         [*COMMAND, "skip", "visits", "--to", "0:3", "--yes"],
-        cwd=workspace, capture_output=True, text=True, check=False, timeout=60,
+        cwd=workspace, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert refused.returncode == 2
     assert "expected an offset from 7 to 9" in refused.stderr
     skipped = headrace(workspace, "skip", "visits", "--to", "earliest", "--yes")
     assert f"offsets [5, 7) of partition 0 of topic '{topic}'" in skipped
     assert "commit 1 of its log records it" in skipped or "of its log records it" in skipped
-    wait_until(lambda: rows(server, "total") == [{"hits": 7, "n": 205}], timeout_s=90)
-    assert server.status_of("visits")["error"] is None
+    wait_until(lambda: rows(server, "total") == [{"hits": 7, "n": 205}])
+    wait_until(lambda: server.status_of("visits")["error"] is None)
     assert "Nothing to leave out" in headrace(workspace, "skip", "visits", "--to", "earliest", "--yes")
 
 
@@ -189,12 +196,12 @@ def test_changed_options_take_effect_without_a_restart(workspace: Path, kafka: K
     kafka.produce(topic, [{"n": 1}] * 2)
     kafka.produce(other, [{"n": 1}] * 3)
     server = UpServer(workspace).wait_for_http()
-    wait_until(lambda: "localhost:1" in str(server.status_of("visits")["error"]), timeout_s=60)
+    wait_until(lambda: "localhost:1" in str(server.status_of("visits")["error"]))
     assert "hunter2" not in headrace(workspace, "status", "--json") + headrace(workspace, "streams", "--json")
     right = sql.replace("localhost:1", kafka.bootstrap_servers).replace(f"'{topic}'", f"'{topic};{other}'")
     define(workspace, right)
     plan = headrace(workspace, "apply", "--yes")
     assert "properties.bootstrap.servers: localhost:1" in plan
     assert "hunter2" not in plan
-    wait_until(lambda: rows(server, "total") == [{"hits": 5}], timeout_s=90)
+    wait_until(lambda: rows(server, "total") == [{"hits": 5}])
     assert "hunter2" not in server.http.get(f"{server.url}/").text + server.log.read_text()

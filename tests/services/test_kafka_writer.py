@@ -13,7 +13,7 @@ from headrace.sink.base import DestinationError, SinkChange
 from headrace.sink.kafka import KafkaWriter
 from headrace.sink.latest import LatestRows
 
-from .running import Kafka
+from .running import ANSWER_S, Kafka
 from .sink_batches import batch, deletes, full, row, upserts
 
 EXACTLY = {"delivery.guarantee": "exactly-once"}
@@ -141,10 +141,10 @@ def test_exactly_once_an_open_transaction_of_another_sink_hides_no_cursor(kafka:
     writer = open_writer(sink)
     writer.resume()
     blocking = kafka.producer(transactional_id="blocks", transaction_timeout_ms=10_000)
-    blocking.init_transactions(30)
+    blocking.init_transactions(ANSWER_S)
     blocking.begin_transaction()
     blocking.produce(f"{topic}-headrace-progress", b"never", key=b"other/sink", partition=0)
-    assert blocking.flush(30) == 0
+    assert blocking.flush(ANSWER_S) == 0
     writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
     assert open_writer(sink).resume() == full("c1")  # after the broker has aborted the other transaction
 
@@ -155,7 +155,7 @@ def test_a_topic_is_created_where_asked(kafka: Kafka) -> None:
     writer.resume()
     writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
     assert latest(kafka, "made-by-sink") == {"/a": 1}
-    topics = kafka.admin().list_topics(timeout=10).topics
+    topics = kafka.admin().list_topics(timeout=ANSWER_S).topics
     assert len(topics["made-by-sink"].partitions) == 3
 
 
@@ -166,7 +166,7 @@ def test_a_missing_topic_is_named_and_not_created(kafka: Kafka) -> None:
         f"sink 'counts': topic 'missing-topic' does not exist at {kafka.bootstrap_servers}; "
         "create it, or add create = true to WITH (…)"
     )
-    assert "missing-topic" not in kafka.admin().list_topics(timeout=10).topics
+    assert "missing-topic" not in kafka.admin().list_topics(timeout=ANSWER_S).topics
 
 
 def test_a_broker_that_cannot_be_reached(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,6 @@ def test_a_broker_that_cannot_be_reached(kafka: Kafka, monkeypatch: pytest.Monke
 
 
 def test_a_wrong_password(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.sink.kafka_client.REQUEST_S", 5.0)
     monkeypatch.setenv("SASL", "sesame-open")
     login = {
         "properties.bootstrap.servers": kafka.sasl["bootstrap_servers"],
@@ -222,13 +221,13 @@ def test_a_property_that_is_not_valid(kafka: Kafka) -> None:
 def test_a_broker_that_is_killed_and_comes_back(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
-    monkeypatch.setattr("headrace.sink.kafka.DELIVERY_S", 4.0)
     topic = kafka.create_topic()
     sink = make_sink(kafka, topic, **options)
     writer = open_writer(sink)
     writer.resume()
     writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
     kafka.kill()
+    monkeypatch.setattr("headrace.sink.kafka.DELIVERY_S", 1.0)
     with pytest.raises(DestinationError):
         writer.write(batch(upserts([row("/a", 2)], 2), "c2"))
     writer.close()

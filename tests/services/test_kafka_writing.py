@@ -17,7 +17,7 @@ from headrace.transport.position import START
 from headrace.transport.sent import FilePiece
 from tests.waiting import wait_until
 
-from .running import Kafka
+from .running import ANSWER_S, Kafka
 
 KILLED = -9
 Open = Callable[..., KafkaTransport]
@@ -64,7 +64,7 @@ def ids(kafka: Kafka, topic: str) -> list[int]:
 
 def post(transport: KafkaTransport, *numbers: int, key: str | None = None, file: FilePiece | None = None) -> None:
     payload = b"".join(b'{"id":%d}\n' % number for number in numbers)
-    transport.submit(payload, len(numbers), [], key=key, digest="d", file=file).result(60)
+    transport.submit(payload, len(numbers), [], key=key, digest="d", file=file).result(ANSWER_S)
 
 
 @pytest.mark.parametrize("point", ["kafka.before_produce", "kafka.after_produce", "journal.before_fsync"])
@@ -85,7 +85,7 @@ def test_a_writer_killed(
     for number in range(5):
         lines = b"".join(b'{"id":%d}\n' % (number * 10 + i) for i in range(9))
         # As a sender without the stored mark does: the same keys again.
-        transport.submit(lines, 9, [], key=f"k{number}", digest="d").result(60)
+        transport.submit(lines, 9, [], key=f"k{number}", digest="d").result(ANSWER_S)
     assert ids(kafka, topic) == [number * 10 + i for number in range(5) for i in range(9)]
 
 
@@ -94,7 +94,7 @@ def test_events_carry_the_id_of_their_request(kafka: Kafka, topic: str, open_str
     post(transport, 1, 2, key="k")
     post(transport, 3)
     with pytest.raises(ConflictError, match="'k' was used before"):
-        transport.submit(b'{"id":9}\n', 1, [], key="k", digest="other").result(60)
+        transport.submit(b'{"id":9}\n', 1, [], key="k", digest="other").result(ANSWER_S)
     headers = {orjson.loads(m.value() or b"")["id"]: dict(m.headers() or []) for m in kafka.messages(topic)}
     assert [headers[n].get("headrace-id") for n in (1, 2, 3)] == [b"k:0", b"k:1", None]
 
@@ -144,7 +144,7 @@ def test_a_broker_that_is_away_is_waited_for(kafka: Kafka, topic: str, open_stre
     post(transport, 1, key="a")
     getattr(kafka, how)()
     try:
-        wait_until(lambda: transport.trouble is not None, 60)
+        wait_until(lambda: transport.trouble is not None)
         assert "cannot be reached" in str(transport.trouble)
         assert transport.reader.end() == START  # no task is started that would wait
         with pytest.raises(UnavailableError, match="nothing of this request was stored") as refused:
@@ -152,7 +152,7 @@ def test_a_broker_that_is_away_is_waited_for(kafka: Kafka, topic: str, open_stre
         assert refused.value.retry_after_s
     finally:
         kafka.start()
-    wait_until(lambda: transport.trouble is None, 60)
+    wait_until(lambda: transport.trouble is None)
     post(transport, 2, key="b")
     post(transport, 1, key="a")
     assert ids(kafka, topic) == [1, 2]

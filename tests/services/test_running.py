@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from .running import Kafka, Postgres, Service
+from .running import ANSWER_S, Kafka, Postgres, Service
 
 
 def _end(service: Service, how: str) -> None:
@@ -25,11 +25,11 @@ def test_a_broker_keeps_its_messages(kafka: Kafka, how: str) -> None:
 def test_a_broker_has_transactions(kafka: Kafka) -> None:
     topic = kafka.create_topic()
     producer = kafka.producer(transactional_id="of this test")
-    producer.init_transactions(30)
+    producer.init_transactions(ANSWER_S)
     for value, commits in ((b"kept", True), (b"aborted", False)):
         producer.begin_transaction()
         kafka.produce(topic, [value], producer=producer)
-        producer.commit_transaction(30) if commits else producer.abort_transaction(30)
+        producer.commit_transaction(ANSWER_S) if commits else producer.abort_transaction(ANSWER_S)
     assert [message.value() for message in kafka.messages(topic)] == [b"kept"]
 
 
