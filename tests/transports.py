@@ -52,6 +52,8 @@ def open_one(folder: Path, stream: Stream) -> Transport:
     """The transport of a stream."""
     if stream.source is None:
         return Journal(folder / "journal", fence=1)
-    return KafkaTransport(
+    transport = KafkaTransport(
         folder / "kafka", stream.name, read_source(stream.source), stream.format, fence=1, lake_end=START
     )
+    wait_until(lambda: transport.lags(START) is not None)  # the broker of a busy machine may be slow to answer
+    return transport

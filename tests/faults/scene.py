@@ -20,7 +20,7 @@ from headrace.store.opening import open_to_read
 from headrace.workspace.settings import Workspace
 
 from ..nursery import SLICE_ROWS
-from ..transports import with_clause
+from ..transports import SERVERS, with_clause
 from ..warm import Java, WarmServer
 from .ledger import LIMITS, Event, Ledger, per_minute, total
 from .tally import Tally
@@ -77,6 +77,7 @@ class Scene:
         self._unsure = False
         self._posts = 0
         self._waiting: tuple[str, list[Event], list[Event]] | None = None  # key, events, those that count
+        self._token = ""  # of the last post
         self._fault = folder / "fault"
         (folder / "definitions").mkdir()
         (folder / "headrace.toml").write_text(SETTINGS)
@@ -265,11 +266,16 @@ class Scene:
     def _send(self, server: WarmServer) -> None:
         assert self._waiting is not None
         key, events, counting = self._waiting
-        reply = server.http.post(
-            f"{server.url}/v1/streams/clicks/events", params={"keep_bad": "true"}, content=json.dumps(events),
-            headers={"content-type": "application/json", "idempotency-key": key},
-        ).raise_for_status().json()  # fmt: skip
-        assert not reply["refused"], reply
+        while True:
+            reply = server.http.post(
+                f"{server.url}/v1/streams/clicks/events", params={"keep_bad": "true"}, content=json.dumps(events),
+                headers={"content-type": "application/json", "idempotency-key": key},
+            )  # fmt: skip
+            if not SERVERS or reply.status_code != httpx2.codes.SERVICE_UNAVAILABLE:
+                break
+            time.sleep(PAUSE_S)  # the broker was slow to answer
+        assert not reply.raise_for_status().json()["refused"], reply.text
+        self._token = reply.json()["token"]
         self._ledger.count(counting)
         self._waiting = None
 
@@ -334,6 +340,8 @@ class Scene:
 
     def _wait_for_views(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
         """Wait until every view answers from every commit, with the newest definition."""
+        if SERVERS and self._token:  # what a slow broker has committed may not be known as a backlog yet
+            server.wait_for_token(self._token)
         self._wait_for_lake(server)
         deadline = time.monotonic() + REACH_S
         while True:

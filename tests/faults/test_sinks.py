@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ NAMES = {"events", "minutes", "hook", "rows"}
 
 def read(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in data_files(folder) for line in path.read_text().splitlines()]
+
+
+def post_until_dead(server: UpServer, clicks: Clicks) -> bool:
+    if server.process.poll() is None:
+        clicks.post(server)
+    return server.process.poll() is not None
 
 
 def is_caught_up(server: UpServer) -> bool:
@@ -75,8 +82,7 @@ def test_servers_killed_in_sinks(java: Java, workspace: Path) -> None:
                 fault.unlink(missing_ok=True)
                 server = java.server(workspace, **{VARIABLE: f"@{fault}"}).wait_for_http()
                 fault.write_text(f"{point}:{passed}")  # only now: a sink that catches up may pass it at once
-                while server.process.poll() is None:
-                    clicks.post(server)
+                wait_until(partial(post_until_dead, server, clicks), 300, server.log_tail)
         fault.unlink()
         server = java.server(workspace).wait_until_ready()
         for _ in range(3):

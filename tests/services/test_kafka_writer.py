@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -210,6 +211,24 @@ def test_a_row_that_is_too_large(kafka: Kafka, options: dict[str, str]) -> None:
         assert writer.resume() is None
     writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
     assert latest(kafka, topic) == {"/a": 1}
+
+
+class Slow(list[SinkChange]):
+    """Changes that come one by one, later than the broker answers."""
+
+    def __iter__(self) -> Iterator[SinkChange]:
+        for change in list.__iter__(self):
+            yield change
+            time.sleep(1)
+
+
+@pytest.mark.parametrize("options", [{}, EXACTLY], ids=["at least once", "exactly once"])
+def test_a_row_that_is_refused_before_the_next_is_sent(kafka: Kafka, options: dict[str, str]) -> None:
+    topic = kafka.create_topic(max_message_bytes="5000")
+    writer = open_writer(make_sink(kafka, topic, **options, **{"properties.compression.type": "none"}))
+    writer.resume()
+    with pytest.raises(DestinationError, match=f"larger than topic '{topic}' takes.*max.message.bytes"):
+        writer.write(batch(Slow(upserts([row("x" * 10_000), row("/a")])), "c1", snapshot=True))
 
 
 def test_a_property_that_is_not_valid(kafka: Kafka) -> None:

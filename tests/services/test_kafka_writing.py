@@ -26,8 +26,10 @@ WRITE = """
 import sys
 from pathlib import Path
 from headrace.define.kafka import KafkaSource
+from headrace.transport.kafka import transport as opening
 from headrace.transport.kafka.transport import KafkaTransport
 from headrace.transport.sent import FilePiece
+opening.FIRST_LOOK_S = 120.0
 folder, servers, topic, output = sys.argv[1:]
 source = KafkaSource((topic,), properties={"bootstrap.servers": servers})
 transport = KafkaTransport(Path(folder), "s", source, "json", fence=1)

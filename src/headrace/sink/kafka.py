@@ -26,6 +26,8 @@ from headrace.sink.kafka_client import Client
 PROGRESS_SUFFIX = "-headrace-progress"
 HEADER_SINK, HEADER_VERSION, HEADER_COMMIT = "sink", "version", "commit"
 DELIVERY_S = 60.0
+REPORT_S = 5.0  # from the first error of a transaction to the report of the message that caused it
+_FOLLOWS = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE)  # errors that another one caused
 DEFAULT_OF_BROKER = -1
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -169,21 +171,34 @@ class KafkaWriter:
                 if time.monotonic() > deadline:
                     raise self._late() from error
             except KafkaException as error:
-                raise self._client.explained(error) from None
+                raise self._client.explained(self._cause(error)) from None
         self._serve(lambda: producer.poll(0))
-        if self._failed is not None:
-            raise self._client.explained(KafkaException(self._failed))
+        self._check_delivered()
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and self._failed is None:
+        if error is not None and (self._failed is None or self._failed.code() in _FOLLOWS):
             self._failed = error
+
+    def _check_delivered(self) -> None:
+        if self._failed is not None:
+            raise self._client.explained(self._cause(KafkaException(self._failed)))
+
+    def _cause(self, error: KafkaException) -> KafkaException:
+        """The error of the message that was refused: a transaction then drops the others, and takes no more."""
+        producer = self._producer
+        assert producer is not None, "resume() made it"
+        deadline = time.monotonic() + REPORT_S
+        while True:
+            cause: KafkaError = error.args[0] if self._failed is None else self._failed
+            if cause.code() not in _FOLLOWS or not len(producer) or time.monotonic() > deadline:
+                return KafkaException(cause)
+            self._serve(lambda: producer.poll(0.1))
 
     def _flush(self) -> None:
         producer = self._producer
         assert producer is not None, "resume() made it"
         remaining = self._serve(lambda: producer.flush(DELIVERY_S + 5))
-        if self._failed is not None:
-            raise self._client.explained(KafkaException(self._failed))
+        self._check_delivered()
         if remaining:
             raise self._late()
 

@@ -71,6 +71,11 @@ class Client:
 
     def partitions(self, topic: str) -> list[int] | None:
         """The partitions of a topic; None if it does not exist. Never makes the broker create it."""
+        leaders = self._describe(topic)
+        return None if leaders is None else sorted(leaders)
+
+    def _describe(self, topic: str) -> dict[int, bool] | None:
+        """The partitions of a topic, and whether each has a leader; None if it does not exist."""
         try:
             description = self._ask(
                 lambda admin: admin.describe_topics(TopicCollection([topic]), request_timeout=REQUEST_S)
@@ -79,10 +84,10 @@ class Client:
             if error.args[0].code() in MISSING:
                 return None
             raise self.explained(error) from None
-        return sorted(partition.id for partition in description.partitions)
+        return {partition.id: partition.leader is not None for partition in description.partitions}
 
     def create_topic(self, topic: str, partitions: int, replication: int, *, compact: bool) -> None:
-        """Create a topic, unless another process just did; -1 is the broker's default."""
+        """Create a topic, unless another process just did; -1 is the broker's default. Brokers know it afterwards."""
         policy = {"cleanup.policy": "compact"} if compact else {}
         new = NewTopic(topic, partitions, replication, config=policy)
         try:
@@ -90,6 +95,10 @@ class Client:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self.explained(error, f"topic '{topic}' cannot be created") from None
+        # The controller answers before the brokers have heard of the topic: until then they say that it is missing.
+        deadline = time.monotonic() + REQUEST_S
+        while not all((self._describe(topic) or {0: False}).values()) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def _ask(self, request: Callable[[AdminClient], Mapping[str, Future[Any]]]) -> Any:
         """The result of a request about one topic."""
