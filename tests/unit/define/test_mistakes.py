@@ -197,6 +197,14 @@ def test_aggregates_of_maps_take_one_of_their_values(call):
     assert parse(view("m['key']")).views["v"].columns
 
 
+@pytest.mark.parametrize("name", ["from_utc_timestamp", "to_utc_timestamp", "date_trunc", "time_bucket", "window"])
+def test_calls_without_arguments(name):
+    ((_, text), *_) = mistakes(
+        f"CREATE MATERIALIZED VIEW v AS SELECT {name}() AS x, count(*) AS n FROM clicks GROUP BY x"
+    )
+    assert name in text
+
+
 def test_respect_nulls_is_what_first_and_last_do():
     queries = ("first(url) RESPECT NULLS AS x", "first(url RESPECT NULLS) AS x", "first(url) AS x")
     first, second, third = (parse(f"{CLICKS}CREATE MATERIALIZED VIEW v AS SELECT {q} FROM clicks") for q in queries)

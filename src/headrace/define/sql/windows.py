@@ -171,8 +171,9 @@ def _cumulative(step: int | Calendar, size: int | Calendar, offset: int) -> Wind
 
 def _unwrapped(node: Node) -> tuple[Call | None, str | None]:
     """The bucket inside of `… AT TIME ZONE zone`, which gives its start as an instant again; and that zone."""
-    if isinstance(node, Call) and node.name.lower() in ("from_utc_timestamp", "to_utc_timestamp"):
-        inner, zone = node.args[0], node.args[-1]
+    names = ("from_utc_timestamp", "to_utc_timestamp")
+    if isinstance(node, Call) and node.name.lower() in names and len(node.args) == 2:
+        inner, zone = node.args
         if isinstance(inner, Call) and inner.name.lower() in BUCKET_CALLS and isinstance(zone, Literal):
             return inner, zone.text
     return (node, None) if isinstance(node, Call) and node.name.lower() in BUCKET_CALLS else (None, None)
