@@ -142,7 +142,7 @@ FORMS = {"ndjson": ndjson, "csv": csv, "json": json, "parquet": parquet, "ndjson
         max_size=5,
     )
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_each_event_is_kept_once_whatever_interrupts_sending(
     receive: Callable[..., Receiver],
     tmp_path: Path,

@@ -68,4 +68,4 @@ def wait_for_all(server: UpServer) -> None:
         waiting = [stream["name"] for stream in status["streams"] if stream["backlog_bytes"]]
         return not waiting and all(view["applied_to"] == view["commits"] for view in status["views"])
 
-    wait_until(is_done, 60, server.log_tail)
+    wait_until(is_done, details=server.log_tail)

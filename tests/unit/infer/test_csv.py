@@ -138,7 +138,7 @@ CELLS = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_row_fits_the_inferred_definition(tmp_path: Path, data: st.DataObject) -> None:
     columns = [

@@ -224,7 +224,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_event_of_a_schema_fits_the_inferred_definition(tmp_path: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(["at", "ts", "page", "user_id", "amount", "order", "x"]), unique=True))
@@ -279,7 +279,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     events=st.lists(
         st.dictionaries(st.sampled_from(["a", "A", "at", "id", "x y", "end"]), JSON), min_size=1, max_size=8

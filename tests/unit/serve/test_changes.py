@@ -95,8 +95,11 @@ def some_events(chance: random.Random, commit: int) -> list[Event]:
     ]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("window", WINDOWS)
+# Three shapes with each window: their edits lead to the others.
+PAIRS = [(window, SHAPES[(at + step) % len(SHAPES)]) for at, window in enumerate(WINDOWS) for step in (0, 2, 4)]
+
+
+@pytest.mark.parametrize(("window", "shape"), PAIRS)
 def test_changes_end_with_the_rows_of_the_view(window: str | None, shape: str) -> None:
     change_at_random(window, shape, seed=0)
 

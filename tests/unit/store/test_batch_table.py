@@ -185,7 +185,7 @@ def test_a_broken_input_is_named_and_nothing_is_left(tmp_path: Path, make: Calla
 
 def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path, small_disk: Callable[[int], Path]) -> None:
     disk = small_disk(300_000)
-    file = Path(write_partials(tmp_path / "p", VIEW, events_of(3000, keys=1000)))
+    file = Path(write_partials(tmp_path / "p", VIEW, events_of(1000, keys=1000)))
     with pytest.raises(DiskFullError, match=r"table' cannot be made: the disk of .* is full; found .* bytes free"):
         make_batch_table(VIEW, disk / "table", partials=[file], earlier=[])
     assert list(disk.iterdir()) == []

@@ -153,7 +153,7 @@ def check(table: Table) -> None:
         assert table.ask(view) == expected(view, table.present())
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, max_size=8))
 def test_any_history(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     table = Table(tmp_path_factory.mktemp("store"))
