@@ -44,12 +44,21 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_") and name in _aggregates():
         function_of = import_module("headrace.define.python.aggregates").aggregate_function
         return function_of(_aggregates()[name])
-    raise AttributeError(f"module 'headrace' has no attribute '{name}'")
+    raise AttributeError(f"module 'headrace' has no attribute '{name}'{_instead(name)}")
 
 
 def __dir__() -> list[str]:
     """The public names, for `dir` and completion: most of them are not loaded yet."""
     return sorted([*_HOME, *_aggregates()])
+
+
+def _instead(name: str) -> str:
+    """What was meant by a name that is not there, as far as that is known."""
+    if name.startswith("_"):
+        return ""
+    ours = next((cls.name for cls in _aggregates().values() if name.lower() in cls.other_names), None)
+    hint = f"use hr.{ours}" if ours else import_module("headrace.errors").did_you_mean(name, __dir__())
+    return f"; {hint}" if hint else ""
 
 
 def _aggregates() -> Mapping[str, type[Aggregate]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import headrace
 import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.mistakes import each
@@ -203,6 +204,17 @@ def test_calls_without_arguments(name):
         f"CREATE MATERIALIZED VIEW v AS SELECT {name}() AS x, count(*) AS n FROM clicks GROUP BY x"
     )
     assert name in text
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("Veiw", "'Veiw'; did you mean 'View'?"), ("mean", "'mean'; use hr.avg"), ("zzzz", "'zzzz'")],
+)
+def test_names_that_the_package_does_not_have(name, says):
+    with pytest.raises(AttributeError) as failure:
+        getattr(headrace, name)
+    assert str(failure.value) == f"module 'headrace' has no attribute {says}"
+    assert not hasattr(headrace, "__nosuch__")
 
 
 def test_respect_nulls_is_what_first_and_last_do():
