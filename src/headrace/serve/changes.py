@@ -334,7 +334,7 @@ class Evaluation:
         if self.shaping is not None:
             having, first = self.shaping.having, self.shaping.first
             if having is not None:
-                passes = [bool(having(row)) for row in self.shaping.rows(values)]
+                passes = [bool(having.face(row)) for row in self.shaping.rows(values)]
                 if deletes:
                     left_out += [row[:first] for row, keep in zip(values, passes, strict=True) if not keep]
                 values = [row for row, keep in zip(values, passes, strict=True) if keep]

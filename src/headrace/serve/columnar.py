@@ -6,19 +6,22 @@ from collections.abc import Container, Sequence
 from itertools import repeat
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregate import Aggregate
 from headrace.serve.plan import ReadPlan
 from headrace.serve.present import START, window_columns
-from headrace.serve.shape import Shaping
+from headrace.serve.shape import Computed, Shaping
 from headrace.serve.tiling import Windows
 from headrace.store.columns import COUNTED
 from headrace.store.version import Version
 from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 
 Arrays = Sequence[pa.Array]
+FEW = 500  # rows that Python computes in less time than DuckDB plans a query
+PRESENTED = "_presented"  # the table that DuckDB computes expressions over
 
 
 def column_types(version: Version, plan: ReadPlan) -> list[tuple[str, Type]]:
@@ -53,30 +56,88 @@ def present_columns(
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in columns])
 
 
-def shape_columns(shaping: Shaping, piece: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of `present_columns` that HAVING keeps, with outputs, and a column per item of ORDER BY."""
-    rows = shaping.rows(_rows(piece, shaping.used))
+def shape_columns(shaping: Shaping, piece: pa.RecordBatch, connection: duckdb.DuckDBPyConnection) -> pa.RecordBatch:
+    """The rows of `present_columns` that HAVING keeps, with outputs, and a column per item of ORDER BY.
+
+    DuckDB computes expressions on this connection, whose TimeZone is UTC.
+    """
     if shaping.having is not None:
-        kept = [at for at, row in enumerate(rows) if shaping.having(row)]
-        piece, rows = piece.take(pa.array(kept, pa.int64())), [rows[at] for at in kept]
-    arrays = {name: piece.column(at) for at, name in enumerate(piece.schema.names)}
+        piece = piece.filter(_compute(shaping, [shaping.having], piece, connection)[0])
+    outputs = [by for _, by in shaping.outputs or () if isinstance(by, Computed)]
+    values = iter(_compute(shaping, [*outputs, *(item.by for item in shaping.order)], piece, connection))
+    names, columns = piece.schema.names, piece.columns
+    arrays = dict(zip(names, columns, strict=True))
     if shaping.outputs is not None:
-        places = list(arrays.values())
-        names = piece.schema.names
-        outputs = {
-            name: places[by] if isinstance(by, int) else pa.array(map(by, rows), arrow_type(of))
-            for name, of, by in shaping.outputs
-        }
         before, after = names[: shaping.first], names[shaping.first + shaping.columns :]
-        arrays = {**{n: arrays[n] for n in before}, **outputs, **{n: arrays[n] for n in after}}
-    for at, item in enumerate(shaping.order):
-        arrays[order_column(at)] = pa.array(map(item.face, rows), arrow_type(item.type))
+        outputs_by_name = {name: columns[by] if isinstance(by, int) else next(values) for name, by in shaping.outputs}
+        arrays = {**{n: arrays[n] for n in before}, **outputs_by_name, **{n: arrays[n] for n in after}}
+    arrays |= {order_column(at): next(values) for at in range(len(shaping.order))}
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def select_rows(shaping: Shaping, piece: pa.RecordBatch) -> list[int]:
     """The indexes of the rows of `present_columns` that HAVING keeps, in the order of ORDER BY."""
-    return shaping.select(_rows(piece, shaping.decisive))
+    computed = [*([shaping.having] if shaping.having else []), *(item.by for item in shaping.order)]
+    columns = None
+    if len(piece) > FEW and all(each.sql for each in computed):
+        with duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+            connection.execute("SET TimeZone = 'UTC'").fetchall()
+            columns = _by_duckdb(shaping, computed, piece, connection)
+    if columns is None:
+        return shaping.select(_rows(piece, shaping.decisive))
+    kept = list(range(len(piece)))
+    if shaping.having is not None:
+        kept = pc.indices_nonzero(pc.fill_null(columns.pop(0), False)).to_pylist()
+    for item, column in reversed(list(zip(shaping.order, columns, strict=True))):
+        values = column.to_pylist()
+        kept = item.sort([(values[at], at) for at in kept])
+    return kept
+
+
+def take_rows(piece: pa.RecordBatch, places: Sequence[int]) -> list[tuple[Any, ...]]:
+    """These rows as Python has them."""
+    rows = piece.take(pa.array(places, pa.int64()))
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def _compute(
+    shaping: Shaping, computed: Sequence[Computed], piece: pa.RecordBatch, connection: duckdb.DuckDBPyConnection
+) -> list[pa.Array]:
+    """The values of expressions: by DuckDB, or one by one those that it has no SQL for, and all if it fails."""
+    by_duckdb = [each for each in computed if each.sql] if len(piece) > FEW else []
+    columns = dict(zip(by_duckdb, _by_duckdb(shaping, by_duckdb, piece, connection) or (), strict=False))
+    rows = shaping.rows(_rows(piece, shaping.used)) if len(columns) < len(set(computed)) else []
+    return [
+        columns[each] if each in columns else pa.array(map(each.face, rows), arrow_type(each.type)) for each in computed
+    ]
+
+
+def _by_duckdb(
+    shaping: Shaping, computed: Sequence[Computed], piece: pa.RecordBatch, connection: duckdb.DuckDBPyConnection
+) -> list[pa.Array] | None:
+    """The values of expressions; None where DuckDB's would differ from those in Python."""
+    names = [name.lower() for name, _ in shaping.types]
+    if not computed or len(set(names)) < len(names):
+        return None
+    merged = [pa.nulls(len(piece))] * shaping.missing
+    presented = [*piece.columns[: len(names) - shaping.missing], *merged]
+    try:
+        # Sums may be larger than the types that expressions know them by.
+        arrays = {
+            name: array.cast(arrow_type(of))
+            for place, (array, (name, of)) in enumerate(zip(presented, shaping.types, strict=True))
+            if place in shaping.used
+        }
+        connection.register(PRESENTED, pa.table(arrays or {"_none": pa.nulls(len(piece))}))
+        values = ", ".join(f"{each.sql} AS v{at}" for at, each in enumerate(computed))
+        table = connection.sql(f"SELECT {values} FROM {PRESENTED}").to_arrow_table().combine_chunks()
+        return [
+            column.chunk(0).cast(arrow_type(each.type)) for each, column in zip(computed, table.columns, strict=True)
+        ]
+    except (duckdb.Error, pa.ArrowException):
+        return None
+    finally:
+        connection.unregister(PRESENTED)
 
 
 def _rows(piece: pa.RecordBatch, used: Container[int]) -> list[tuple[Any, ...]]:

@@ -29,6 +29,7 @@ Row = tuple[Any, ...]
 BUCKETS_AT_ONCE = 10_000  # at least: a page whose windows overlap takes about as many buckets as it has rows
 MOST_SHAPED = 200_000  # rows that HAVING and ORDER BY look at
 MOST_BYTES = 256 << 20  # of their partials
+PAGES_AT_FIRST = 3  # that are read one by one where HAVING keeps most rows; then all that follow, in one order
 MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
 
 
@@ -86,7 +87,7 @@ def _read_shaped(
     # These load Arrow: an answer of a few rows does without it.
     import pyarrow as pa
 
-    from headrace.serve.columnar import present_columns, select_rows
+    from headrace.serve.columnar import present_columns, select_rows, take_rows
 
     with closing(snapshot.pieces(version, read_plan.selection(MOST_SHAPED + 1), ordered=True)) as pieces:
         table = pa.Table.from_batches(_bounded(pieces, version), pieces.schema)
@@ -95,8 +96,7 @@ def _read_shaped(
     if not batches:
         return [], 0
     kept = select_rows(shaping, present_columns(version, read_plan, batches[0], shaping.decisive))
-    page = table.take(pa.array(kept[first:last], pa.int64()))
-    return list(zip(*(column.to_pylist() for column in page.columns), strict=True)), max(len(kept) - last, 0)
+    return take_rows(batches[0], kept[first:last]), max(len(kept) - last, 0)
 
 
 def _read_filtered(
@@ -104,7 +104,7 @@ def _read_filtered(
 ) -> tuple[list[Row], int | None]:
     """The same of many rows without ORDER BY, piece by piece: what follows the page is not counted."""
     kept: list[Row] = []
-    while True:
+    for _ in range(PAGES_AT_FIRST):
         rows = read(snapshot, version, read_plan, limit + 1)
         kept += [rows[at] for at in shaping.select(present(version, read_plan, rows).values)]
         if len(kept) > limit:
@@ -112,6 +112,16 @@ def _read_filtered(
         if len(rows) <= limit:
             return kept, 0
         read_plan = replace(read_plan, after=rows[-1][: 1 + len(read_plan.by)])
+    # These load Arrow: an answer of a few rows does without it.
+    from headrace.serve.columnar import present_columns, select_rows, take_rows
+
+    with closing(snapshot.pieces(version, read_plan.selection(None), ordered=True)) as pieces:
+        for piece in pieces:
+            presented = present_columns(version, read_plan, piece, shaping.decisive)
+            kept += take_rows(piece, select_rows(shaping, presented))
+            if len(kept) > limit:
+                return kept[:limit], None
+    return kept, 0
 
 
 def _bounded(pieces: Iterable[Any], version: Version) -> Iterator[Any]:

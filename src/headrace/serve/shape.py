@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from headrace.aggregate import Aggregate, Value
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.python_face import Face, compile_face
+from headrace.define.expression.duckdb_face import face_of
+from headrace.define.expression.python_face import Face, Types, compile_face
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.mistakes import each
@@ -32,11 +33,28 @@ LONGEST = 4_000  # characters of having and order_by
 
 
 @dataclass(frozen=True)
-class Ordering:
-    """An item of ORDER BY over presented rows."""
+class Computed:
+    """An expression over presented rows."""
 
     face: Face
     type: Type
+    sql: str | None  # the same in DuckDB's SQL, which may fail where the value would differ; None: there is none
+
+    @classmethod
+    def of(cls, expression: Expression, types: Types) -> Computed:
+        """An expression over the values of a row, which have these names and types."""
+        try:
+            sql = face_of(expression, dict(types))
+        except DefinitionError:
+            sql = None
+        return cls(compile_face(expression, types), expression.type, sql)
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """An item of ORDER BY over presented rows."""
+
+    by: Computed
     descending: bool
     nulls_first: bool
 
@@ -45,6 +63,13 @@ class Ordering:
         """As SQL writes it."""
         return f"{'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
+    def sort(self, values: Sequence[tuple[Value, int]]) -> list[int]:
+        """The indexes in the order of their values; it is stable, so the last item of ORDER BY is applied first."""
+        nulls = [at for value, at in values if value is None]
+        known = [(rank(value), at) for value, at in values if value is not None]
+        ordered = [at for _, at in sorted(known, key=lambda pair: pair[0], reverse=self.descending)]
+        return nulls + ordered if self.nulls_first else ordered + nulls
+
 
 @dataclass(frozen=True)
 class Shaping:
@@ -52,9 +77,10 @@ class Shaping:
 
     first: int  # the index of the first aggregate
     columns: int  # the number of aggregates
-    missing: int  # keys that the question merges: they are NULL, as in GROUPING SETS
-    outputs: tuple[tuple[str, Type, Face | int], ...] | None  # a function of the row, or the index of an aggregate
-    having: Face | None
+    types: Types  # the names and types of the values of a row in expressions
+    missing: int  # the last of them are keys that the question merges: they are NULL, as in GROUPING SETS
+    outputs: tuple[tuple[str, Computed | int], ...] | None  # computed from the row, or the index of an aggregate
+    having: Computed | None
     order: tuple[Ordering, ...]
     used: frozenset[int]  # the places of the row that HAVING, ORDER BY and outputs compute with
     decisive: frozenset[int]  # those that HAVING and ORDER BY compute with
@@ -67,9 +93,9 @@ class Shaping:
     def select(self, rows: Sequence[Row]) -> list[int]:
         """The indexes of the rows that HAVING keeps, in the order of ORDER BY; equals stay in their order."""
         rows, having = self.rows(rows), self.having
-        kept = list(range(len(rows))) if having is None else [at for at, row in enumerate(rows) if having(row)]
+        kept = list(range(len(rows))) if having is None else [at for at, row in enumerate(rows) if having.face(row)]
         for item in reversed(self.order):
-            kept = _sorted([(item.face(rows[at]), at) for at in kept], item)
+            kept = item.sort([(item.by.face(rows[at]), at) for at in kept])
         return kept
 
     def rows(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -84,23 +110,15 @@ class Shaping:
         if self.outputs is None:
             return row
         extended = self._extended(row) if self.missing else row
-        values = [row[by] if isinstance(by, int) else by(extended) for _, _, by in self.outputs]
+        values = [row[by] if isinstance(by, int) else by.face(extended) for _, by in self.outputs]
         return (*row[: self.first], *values, *row[self.first + self.columns :])
 
     def result_columns(self, columns: Sequence[tuple[str, Type]]) -> tuple[tuple[str, Type], ...]:
         """The columns of an answer, from those of its presented rows."""
         if self.outputs is None:
             return tuple(columns)
-        outputs = [(name, columns[by][1] if isinstance(by, int) else of) for name, of, by in self.outputs]
+        outputs = [(name, columns[by][1] if isinstance(by, int) else by.type) for name, by in self.outputs]
         return (*columns[: self.first], *outputs, *columns[self.first + self.columns :])
-
-
-def _sorted(values: Sequence[tuple[Value, int]], item: Ordering) -> list[int]:
-    """The indexes in the order of their values; sorting is stable, so the last item of ORDER BY is applied first."""
-    nulls = [at for value, at in values if value is None]
-    known = [(rank(value), at) for value, at in values if value is not None]
-    ordered = [at for _, at in sorted(known, key=lambda pair: pair[0], reverse=item.descending)]
-    return nulls + ordered if item.nulls_first else ordered + nulls
 
 
 @dataclass(frozen=True)
@@ -133,21 +151,20 @@ def _make(known: _Known, by: tuple[str, ...], having: str | None, order_by: str 
     places = {aggregate_id(column.aggregate): first + at for at, column in enumerate(view.columns)}
     decisive = [*([condition] if condition else []), *(item.expression for item in order)]
     outputs = [each.expression for each in shape.outputs if each.expression.sql not in places] if shape else []
+    computed = partial(Computed.of, types=types)
     return Shaping(
         first=first,
         columns=len(view.columns),
+        types=types,
         missing=len(merged),
         outputs=tuple(
-            (each.name, each.expression.type, places.get(each.expression.sql, compile_face(each.expression, types)))
+            (each.name, places[each.expression.sql] if each.expression.sql in places else computed(each.expression))
             for each in shape.outputs
         )
         if shape and (shape.outputs or shape.only_keys)
         else None,
-        having=compile_face(condition, types) if condition else None,
-        order=tuple(
-            Ordering(compile_face(item.expression, types), item.expression.type, item.descending, item.nulls_first)
-            for item in order
-        ),
+        having=computed(condition) if condition else None,
+        order=tuple(Ordering(computed(item.expression), item.descending, item.nulls_first) for item in order),
         used=_places([*decisive, *outputs], types),
         decisive=_places(decisive, types),
     )

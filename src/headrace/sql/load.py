@@ -89,7 +89,7 @@ def load_view(
         if sketches:
             for name, array in sketches_of(version.view, partials).items():
                 presented = presented.append_column(name, array)
-        shaped = presented if shaping is None else shape_columns(shaping, presented)
+        shaped = presented if shaping is None else shape_columns(shaping, presented, connection)
         connection.register("_piece", pa.Table.from_batches([shaped]))
         connection.execute(f"{statement} SELECT {_selected(shaped.schema.names, columns or {})} FROM _piece").fetchall()
         connection.unregister("_piece")

@@ -46,7 +46,7 @@ def ask_logical(view: LogicalView, question: Question, run: Run, pages: Pages) -
     mark = fingerprint(view)
     where = _typed_keys(view, question)
     skip = read_skip(question, mark) if question.cursor else None
-    page, skip = _page(view, question, _Evaluation(view, question, where, run), pages, skip)
+    page, skip = _page(_Evaluation(view, question, where, run), pages, skip)
     columns, values = _rows(view, page.table)
     missing = None
     if question.lookup:
@@ -102,12 +102,10 @@ class _Evaluation:
             raise _with_view(self.view, error) from error
 
 
-def _page(
-    view: LogicalView, question: Question, evaluation: _Evaluation, pages: Pages, skip: Skip | None
-) -> tuple[SqlAnswer, Skip]:
+def _page(evaluation: _Evaluation, pages: Pages, skip: Skip | None) -> tuple[SqlAnswer, Skip]:
     """A page, and where it begins. More rows than those of the page are evaluated, and kept for the next ones."""
-    limit = question.limit or DEFAULT_LIMIT
-    if question.lookup:
+    limit = evaluation.question.limit or DEFAULT_LIMIT
+    if evaluation.question.lookup:
         return evaluation.rows(0, limit), Skip(0, "", "")
     if skip is None:
         answer = evaluation.rows(0, max(limit, AHEAD))
@@ -119,8 +117,8 @@ def _page(
     answer = evaluation.rows(skip.rows, max(limit, AHEAD))
     if _state(answer) != skip.state:
         raise ConflictError(
-            f"what view '{view.name}' is computed from has changed since the page that the cursor came from, "
-            "and the rows of that moment are not kept any more",
+            f"what view '{evaluation.view.name}' is computed from has changed since the page that the cursor "
+            "came from, and the rows of that moment are not kept any more",
             expected=f"pages of the first {AHEAD:,} rows, asked within {KEEP_S / 60:.0f} minutes",
             fix="omit the cursor to start from the first page; `headrace sql --limit all` gives all rows of one moment",
         )

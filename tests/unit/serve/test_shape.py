@@ -13,7 +13,7 @@ from headrace.aggregate import sets
 from headrace.client import whole
 from headrace.define.catalog import parse
 from headrace.errors import ConflictError, QuestionError
-from headrace.serve import evaluate
+from headrace.serve import columnar, evaluate
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
@@ -142,6 +142,23 @@ def test_more_rows_than_can_be_ordered_are_refused(views: Views, monkeypatch: py
     with pytest.raises(QuestionError, match="too many rows to filter or order; found more than 4 rows"):
         views.ask(order_by="b")
     assert views.rows("b", order_by="b", key={"k0": "a"}) == [(7,), (9,)]
+
+
+@pytest.mark.parametrize("pages", [0, 1, 9])
+def test_pages_of_a_view_with_many_rows_have_those_that_having_keeps(
+    views: Views, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    monkeypatch.setattr(evaluate, "MOST_SHAPED", 4)
+    monkeypatch.setattr(evaluate, "PAGES_AT_FIRST", pages)
+    monkeypatch.setattr(columnar, "FEW", 0)
+    views.add()
+    found, cursor = [], None
+    while not found or cursor:
+        page = views.ask(having="b IN (2, 1, 9)", limit=1, cursor=cursor)
+        found += [(row["k0"], row["b"]) for row in page.rows()]
+        cursor = page.next_cursor
+    assert found == [(None, 2), ("a", 9), ("c", 1)]
+    assert views.rows("b", having="b > 100") == []
 
 
 def test_an_edit_of_the_shape_ends_old_cursors(views: Views) -> None:

@@ -233,6 +233,8 @@ def _call(term: Term, args: list[str]) -> str:
         template = {"size": "cardinality({0})", "element_at": "map_extract_value({0}, {1})"}.get(term.op, template)
     if term.op == "substring":
         return _substring(args)
+    if term.op in ("ceil", "floor"):  # DuckDB makes a DOUBLE of a whole number, and gives one
+        return args[0] if term.args[0].type.is_integer else f"CAST({term.op}({args[0]}) AS {duckdb_type(term.type)})"
     lists = {"*": ", ".join(args), "+": " || ".join(args)}
     # In one pass: an argument may itself contain {1}, as a pattern can.
     return re.sub(r"\{([*+\d])\}", lambda match: lists.get(match[1]) or args[int(match[1])], template)

@@ -6,13 +6,14 @@ then Spark computes the view's partials of that commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.coercion import as_decimal
 from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
-from headrace.define.expression.division import with_divisions
+from headrace.define.expression.division import MOST_DIGITS, with_divisions
 from headrace.define.expression.overflow import keep_arithmetic
 from headrace.define.expression.terms import Term, render
 from headrace.define.model import Column, Key, Stream, View
@@ -115,8 +116,17 @@ def _spark_only(term: Term) -> str | None:
     types = [arg.type for arg in term.args]
     if DOUBLE in types and any(of.name == "DECIMAL" and of.precision > MOST_EXACT_DIGITS for of in types):
         return f"{text} of a DOUBLE and a DECIMAL"
+    if term.op in ("%", "mod") and not _have_common_decimal(types):
+        return f"{text} of such long DECIMALs"
     reads_time = term.op in ("to_date", "to_timestamp") and types[0].name == "STRING" and len(types) == 1
     return text if reads_time or term.op == "ILIKE" or refuse_computed(term) else None
+
+
+def _have_common_decimal(types: Sequence[Type]) -> bool:
+    """Whether one DECIMAL holds the values of all of these exactly; DuckDB would compute with DOUBLEs otherwise."""
+    decimals = [as_decimal(of) for of in types if of.is_integer or of.name == "DECIMAL"]
+    whole = max((each.precision - each.scale for each in decimals), default=0)
+    return whole + max((each.scale for each in decimals), default=0) <= MOST_DIGITS
 
 
 def _differs(source: Type, to: Type) -> bool:
