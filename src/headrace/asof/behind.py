@@ -13,9 +13,9 @@ from headrace.aggregate import Aggregate
 from headrace.define.expression.spark_face import spark_face
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
+from headrace.lake.files import LakeFile
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
 from headrace.lake.storage import Storage
-from headrace.lake.table import LakeFile
 from headrace.maintain.partials import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
 from headrace.maintain.rows import Joins
 from headrace.serve.cell import Cell

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.lake.files import LakeFile
 from headrace.lake.pins import Pins
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, TABLES
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.table import LakeTable
 
 COLUMNS = [COMMIT, COMMITTED_AT, NEWEST]
 

@@ -19,8 +19,9 @@ from headrace.errors import CorruptionError
 from headrace.faults import fault_point
 from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.files import LakeFile
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.table import LakeTable
 from headrace.parse.schema import UTC_US
 
 TARGET_BYTES = 128 << 20  # of Parquet in one file

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream
 from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
+from headrace.lake.files import LakeFile
 from headrace.lake.fill import Fill, piece_reader, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, TABLES, VALUE
 from headrace.lake.storage import Storage
-from headrace.lake.table import LakeFile
 from headrace.parse.record import COLUMNS
 
 TASK_ROWS = 100_000  # that one task fills: a few tenths of a second

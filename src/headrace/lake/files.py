@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from headrace.lake.table import LakeFile
+
+@dataclass(frozen=True)
+class LakeFile:
+    """A Parquet file of the table; it holds rows of commits [first_commit, last_commit]."""
+
+    path: str
+    size: int
+    rows: int
+    dead: bool
+    first_commit: int
+    last_commit: int
 
 
 class FileIndex:

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from headrace.define.model import Stream
 from headrace.disk import replace_file
 from headrace.lake.commits import reading_commits
+from headrace.lake.files import LakeFile
 from headrace.lake.lateness import DAY_US, DAYS, Days, Histogram, Lateness, join_days, measure
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.table import LakeTable
 
 FILE = "_lateness.json"  # in the folder of the table; Delta ignores names that begin with _
 FORMAT = 1

@@ -21,7 +21,7 @@ from headrace.lake.storage import Storage
 
 if TYPE_CHECKING:
     from headrace.lake.file import NewFile
-    from headrace.lake.table import LakeFile
+    from headrace.lake.files import LakeFile
 
 FOLDER = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"

@@ -22,13 +22,14 @@ from headrace.errors import ConflictError, CorruptionError, HeadraceError, Quest
 from headrace.faults import fault_point
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
+from headrace.lake.files import LakeFile
 from headrace.lake.ids_load import load_here
 from headrace.lake.letters import ReplayStep
 from headrace.lake.pins import ChoosePins, no_pins, pin_column
 from headrace.lake.replay_unique import Readable, judge_letters
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED, TABLES
-from headrace.lake.table import LakeFile, LakeState, LakeTable
+from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique import Judge, Judgement, Known
 from headrace.lake.unique_index import UniqueIndex, discard
 from headrace.spark.failures import one_line

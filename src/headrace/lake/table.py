@@ -19,7 +19,7 @@ from headrace.define.model import Stream
 from headrace.disk import FIRST_FORMAT, disk_full, is_disk_full, refuse_newer
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
 from headrace.lake.file import NewFile
-from headrace.lake.files import FileIndex, summary
+from headrace.lake.files import FileIndex, LakeFile, summary
 from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, file_changes, schema_change, transaction
 from headrace.lake.schema import COMMIT, DEAD, RESERVED, table_schema
@@ -62,18 +62,6 @@ class LakeState:
     def time_us(self) -> int | None:
         """The time of the stream: that of its newest event, or later if it has been idle. It never goes back."""
         return later(self.newest_us, self.idle_us)
-
-
-@dataclass(frozen=True)
-class LakeFile:
-    """A Parquet file of the table; it holds rows of commits [first_commit, last_commit]."""
-
-    path: str
-    size: int
-    rows: int
-    dead: bool
-    first_commit: int
-    last_commit: int
 
 
 class LakeTable:

@@ -21,7 +21,8 @@ from headrace.define.model import Stream
 from headrace.disk import is_disk_full
 from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotReadyError
 from headrace.faults import fault_point
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.files import LakeFile
+from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.over_tables import TableAudits

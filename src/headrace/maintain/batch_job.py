@@ -12,7 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.define.model import Stream
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.files import LakeFile
+from headrace.lake.table import LakeTable
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream
+from headrace.lake.files import LakeFile
 from headrace.lake.schema import COMMIT, POSITION, VALUE
 from headrace.lake.storage import Storage
-from headrace.lake.table import LakeFile
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.store.version import Version

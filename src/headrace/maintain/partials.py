@@ -13,10 +13,10 @@ from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
 from headrace.lake.events import event_columns, read_files
+from headrace.lake.files import LakeFile
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, TABLES
 from headrace.lake.storage import Storage
-from headrace.lake.table import LakeFile
 from headrace.maintain.joins import TableLogs
 from headrace.maintain.matches import with_computed
 from headrace.maintain.own import give_lifts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.files import LakeFile
+from headrace.lake.table import LakeTable
 from headrace.store.base import Step
 
 

@@ -24,8 +24,8 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Stream, View
 from headrace.disk import is_disk_full
 from headrace.errors import UnavailableError
+from headrace.lake.files import LakeFile
 from headrace.lake.storage import LocalStorage
-from headrace.lake.table import LakeFile
 from headrace.maintain.culprit import Case, attempt_on
 from headrace.spark.build import build_session
 from headrace.spark.failures import one_line

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.lake.table import LakeFile, LakeTable
+from headrace.lake.files import LakeFile
+from headrace.lake.table import LakeTable
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT, at TIMESTAMP)").streams.values()
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from headrace.define.catalog import parse
 from headrace.lake.file import NewFile
-from headrace.lake.table import LakeFile, LakeState, LakeTable
+from headrace.lake.files import LakeFile
+from headrace.lake.table import LakeState, LakeTable
 from headrace.transport.position import Position
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()

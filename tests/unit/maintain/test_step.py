@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.lake.table import LakeFile
+from headrace.lake.files import LakeFile
 from headrace.maintain.step import step_end
 
 
