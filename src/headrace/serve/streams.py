@@ -1,4 +1,4 @@
-"""What an answer says of each base stream of its view: commits, horizon, times and freshness."""
+"""The state of each base stream of a view in an answer: commits, horizon, times and freshness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.format import iso_us
 from headrace.serve.answer import StreamState
 from headrace.store.version import Version
 
-Age = tuple[int | None, str | None]  # how old the oldest accepted event is that is not in an answer; or why not known
+Age = tuple[int | None, str | None]  # of the oldest accepted event that an answer does not include; or why unknown
 
 
 class Fresh(NamedTuple):

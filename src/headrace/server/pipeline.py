@@ -1,4 +1,4 @@
-"""The parts of one running stream, in the order that an event meets them; and what they say of themselves."""
+"""The parts of one running stream, in the order in which an event passes through them, and their state."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from headrace.maintain.table_states import TableStates
     from headrace.spark.session import Session
 
-BUSY_BYTES = 16 << 20  # of the transport that the lake has not: beyond it, the lake's upkeep waits
+BUSY_BYTES = 16 << 20  # backlog of the transport above which the lake's upkeep waits
 LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
 THREADS_END_S = 5.0  # how long `close` waits for its threads
 
@@ -60,7 +60,7 @@ log = structlog.get_logger("headrace.pipeline")
 
 
 class Pipeline:
-    """Transport, append, lake and maintain of one stream. Takes events from the start; Spark joins later."""
+    """Transport, append, lake and maintain of one stream. It accepts events at once; Spark is added by `start`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Pipeline:
 
     @property
     def error(self) -> str | None:
-        """What keeps it from taking events in or bringing them on, until that is over."""
+        """Why events are not accepted or not processed at the moment."""
         if self.transport.trouble:
             return str(self.transport.trouble)
         lane_error = next((lane.error for lane in self._lanes if lane.error), None)
@@ -120,11 +120,11 @@ class Pipeline:
 
     @property
     def lake(self) -> LakeState | None:
-        """Where its log stands; None if that cannot be told."""
+        """The state of its log; None if it is not known."""
         return self.table.state
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
-        """Start append and maintain, once. When Java ends and `session` gives another, they go on with that."""
+        """Start append and maintain, once. If Java ends, they continue with the next session that `session` returns."""
         if self._supervisor.append is not None:
             return
         from headrace.maintain.fused import Fused  # loads PySpark: the server accepts events first
@@ -205,7 +205,7 @@ class Pipeline:
         self.batch = batch
 
         def on_progress() -> None:
-            batch.swap()  # here, since while events flow there is always a step: nobody else finds the moment
+            batch.swap()  # between two steps: while events flow, no other thread finds a moment without one
             on_applied()
 
         works = {"fused": fused.run_once, "speed": self._speed.run_once}
@@ -216,7 +216,7 @@ class Pipeline:
             lane.thread.start()
 
     def redefine(self, stream: Stream) -> None:
-        """Go on by a changed definition: first what reads the lake's files, then what writes them, then the door.
+        """Continue with a changed definition: first what reads the lake's files, then what writes them, then the door.
 
         Until then the door takes only what both definitions read: what it accepts never becomes a dead letter.
         """
@@ -236,7 +236,7 @@ class Pipeline:
         self.stream = stream
 
     def between_steps(self) -> AbstractContextManager[None]:
-        """An edit that comes in the middle of a step would let it compute in vain, and its events wait for the next."""
+        """Hold back steps during an edit: one under way would be discarded, and its events would wait for the next."""
         return self._speed.between_steps(LONG_STEP_S) if self._speed is not None else nullcontext()
 
     def dead_letters(self) -> DeadLetters:
@@ -244,7 +244,7 @@ class Pipeline:
         return DeadLetters(self.stream.name, self.table, self._replay_next)
 
     def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
-        """Leave out offsets in Kafka; with `dry_run`, only say which."""
+        """Skip offsets in Kafka; with `dry_run`, only return which."""
         status = skip_offsets(self.stream.name, self.table, self.transport, to, dry_run=dry_run)
         if status.commit is not None:
             log.warning("offsets were skipped", stream=self.stream.name, skipped=[str(each) for each in status.skipped])
@@ -263,7 +263,7 @@ class Pipeline:
             lane.wake()
 
     def supervise(self) -> None:
-        """See that the append runs; start it again where the lake ends if it does not.
+        """Check that the append runs; if it does not, start it again where the lake ends.
 
         Raises FencedError if this process may not write any more.
         """
@@ -273,12 +273,12 @@ class Pipeline:
 
     @property
     def flowing(self) -> bool:
-        """Whether its append looks for events, so that one that comes now is on its way at once."""
+        """Whether its append polls for events, so that a new one is processed at once."""
         append = self._supervisor.append
         return append is not None and append.is_polling()
 
     def keep_up(self, stopping: Callable[[], bool]) -> None:
-        """A round of the lake's upkeep. What fails is told and tried again: events go on without it."""
+        """A round of the lake's upkeep. A failure is reported and retried; events are processed regardless."""
         try:
             self._upkeep.run(
                 busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=lambda: self._closed or stopping()
@@ -294,11 +294,11 @@ class Pipeline:
             log.exception("upkeep failed", stream=self.stream.name)
 
     def backlog_bytes(self) -> int:
-        """How much of the transport the lake has not."""
+        """How many bytes of the transport are not in the lake yet."""
         return self._bytes_from(self.table.state.position)
 
     def stop_spark(self) -> None:
-        """Stop append and maintain; events are still taken in."""
+        """Stop append and maintain; events are still accepted."""
         for lane in self._lanes:
             lane.stop()
         if self._speed is not None:
@@ -358,7 +358,7 @@ class Pipeline:
         return sum(file.rows for file in self.table.files(0, commit)) if commit else 0
 
     def lanes(self, versions: Iterable[Version]) -> Lanes:
-        """The lanes that update versions of its views; until Spark has started, as far as their definitions tell."""
+        """The lanes that update versions of its views; before Spark has started, those that the definitions allow."""
         if self._fused is None or not self._workspace.settings.fused_lane:
             return lanes_by_definition(self._workspace.settings, self.stream, versions)
         return self._fused.lanes(
@@ -366,7 +366,7 @@ class Pipeline:
         )
 
     def timings(self) -> dict[str, Timing]:
-        """How long its lake commits, merges and steps of maintain took, once Spark has joined."""
+        """How long its lake commits, merges and steps of maintain took, once Spark has started."""
         append = self._supervisor.append
         if append is None or self._speed is None or self._fused is None:
             return {}

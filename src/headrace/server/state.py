@@ -45,7 +45,7 @@ class UniqueStatus(Shown):
 
 @dataclass(frozen=True)
 class StreamDefinition(Shown):
-    """What a stream is declared to be."""
+    """The declaration of a stream."""
 
     holds: ClassVar[Mapping[str, type[Shown]]] = {
         "fields": FieldStatus,
@@ -149,7 +149,7 @@ class DriftStatus(Shown):
 
 @dataclass(frozen=True)
 class AuditStatus(Shown):
-    """What came of comparing the two layers over commits [from_commit, to_commit)."""
+    """The result of comparing the two layers over commits [from_commit, to_commit)."""
 
     holds: ClassVar[Mapping[str, type[Shown]]] = {"drift": DriftStatus}
 
@@ -190,7 +190,7 @@ class TypedColumn(Shown):
 
 @dataclass(frozen=True)
 class TableStatus(Shown):
-    """A table: what it is declared to be, and what it holds."""
+    """A table: its declaration and its content."""
 
     holds: ClassVar[Mapping[str, type[Shown]]] = {"columns": TypedColumn}
 
@@ -309,7 +309,7 @@ class RefreshStatus(Shown):
 
 @dataclass(frozen=True)
 class Health(Shown):
-    """Whether events flow, why not, and what somebody has to look at."""
+    """Whether events flow, why not, and warnings that need attention."""
 
     status: str
     reason: str | None

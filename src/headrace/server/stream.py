@@ -58,7 +58,7 @@ class RunningStream(Protocol):
 
     @property
     def lake(self) -> LakeState | None:
-        """Where its log stands; None if that cannot be told."""
+        """The state of its log; None if it is not known."""
 
     @property
     def table(self) -> LakeTable:
@@ -70,13 +70,13 @@ class RunningStream(Protocol):
 
     @property
     def batch(self) -> Batch | None:
-        """Its batch layer, once Spark has joined."""
+        """Its batch layer, once Spark has started."""
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:
         """Start append and maintain, once."""
 
     def redefine(self, stream: Stream) -> None:
-        """Go on by a changed definition."""
+        """Continue with a changed definition."""
 
     def between_steps(self) -> AbstractContextManager[None]:
         """While it is held, no step of the speed layer begins."""
@@ -85,13 +85,13 @@ class RunningStream(Protocol):
         """Look for work now: a version was added."""
 
     def supervise(self) -> None:
-        """See that the append runs. Raises FencedError if this process may not write any more."""
+        """Check that the append runs. Raises FencedError if this process may not write any more."""
 
     def keep_up(self, stopping: Callable[[], bool]) -> None:
         """A round of the lake's upkeep."""
 
     def stop_spark(self) -> None:
-        """Stop append and maintain; events are still taken in."""
+        """Stop append and maintain; events are still accepted."""
 
     def close(self) -> None:
         """Stop all of it; its threads have ended when this returns. What was acknowledged is on disk."""
@@ -100,7 +100,7 @@ class RunningStream(Protocol):
         """What could not be read."""
 
     def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
-        """Leave out offsets in Kafka; with `dry_run`, only say which."""
+        """Skip offsets in Kafka; with `dry_run`, only return which."""
 
     def describe(self) -> StreamStatus:
         """Its numbers."""
@@ -109,7 +109,7 @@ class RunningStream(Protocol):
         """The age in ms of the oldest accepted event that a version does not have; or why it is not known."""
 
     def backlog_bytes(self) -> int:
-        """How much of the transport the lake has not."""
+        """How many bytes of the transport are not in the lake yet."""
 
     def lag_bytes(self, base: Base) -> int | None:
         """How many bytes of the transport a version does not have; None while that is not known."""

@@ -3,7 +3,7 @@
 A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `store/opening.py` opens it and
 discards what is damaged; `server/` registers, adopts, revives, forgets and drops versions as definitions change, and
 cleans at start; `maintain/speed.py` applies and stalls; `maintain/batch.py` builds, compares, moves horizons, promotes
-and forgets; `serve/`, `asof/` and `sql/` read snapshots; who passes changes on follows views. Every store has to pass
+and forgets; `serve/`, `asof/` and `sql/` read snapshots; sinks and subscriptions follow views. Every store has to pass
 `tests/contracts/store/`.
 """
 
@@ -50,7 +50,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Audit:
-    """What came of comparing the two layers over commits [from_commit, to_commit) of a stream."""
+    """The result of comparing the two layers over commits [from_commit, to_commit) of a stream."""
 
     view: str
     number: int
@@ -65,7 +65,7 @@ class Audit:
 
     @property
     def agreed(self) -> bool:
-        """Whether both layers say the same."""
+        """Whether both layers have the same values."""
         return not self.drift
 
 
@@ -83,12 +83,12 @@ class Step:
 
 
 def never() -> bool:
-    """Nobody asks to stop."""
+    """The default of `stopping`: nothing asks the work to stop."""
     return False
 
 
 class Snapshot(Protocol):
-    """One consistent sight of the store."""
+    """A consistent read of the store."""
 
     def versions(self) -> list[Version]:
         """All versions, by view name and number."""
@@ -97,7 +97,7 @@ class Snapshot(Protocol):
         """The version that answers for a view."""
 
     def audits(self, view: str, limit: int | None = None) -> list[Audit]:
-        """The comparisons of the two layers, newest first; so many of them, or all that are kept."""
+        """The comparisons of the two layers, newest first; at most `limit`, or all that are kept."""
 
     def count(self, version: Version) -> tuple[int, int]:
         """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
@@ -121,13 +121,13 @@ class Snapshot(Protocol):
         """How many rows `fold` would give; None if it would read more than `most` rows for them."""
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
-        """What `fold` gives, piece by piece as it is read, in any order if that will do; close it at the end."""
+        """What `fold` returns, as a reader that has to be closed; unless `ordered`, in any order."""
 
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
-        """What `fold` gives, as tuples: the quick way to a few rows."""
+        """What `fold` returns, as tuples: faster for a few rows."""
 
     def followers(self) -> list[Follower]:
-        """Everybody who follows a view."""
+        """All followers of views."""
 
     def log(self, version: Version) -> Log | None:
         """For which ticks of a version the touched cells are known; None: for none."""
@@ -251,25 +251,25 @@ class Store(Protocol):
         """Forget a view with all its versions."""
 
     def faults_of(self, version: Version) -> list[str]:
-        """What is wrong with batch tables of a version, as far as a glance or an earlier failure tells."""
+        """What is wrong with batch tables of a version, by their headers and by earlier failures."""
 
     def discard(self, view: str, number: int) -> None:
-        """Remove a version that cannot be read, whatever its state; nobody answers for its view then."""
+        """Remove a version that cannot be read, in any state; its view then has no version that answers."""
 
     def clean(self) -> None:
-        """Remove batch tables that no version has, which a process that died left. Only while none is being made."""
+        """Remove batch tables of no version, left by a process that died. Call it only while none is being made."""
 
     def follow(self, view: str, name: str) -> None:
-        """From now on the cells that steps touch in a view are logged, until nobody follows it; it may do so already.
+        """Log the cells of a view that steps touch, as long as it has followers; may be called again.
 
-        The log is bounded: who has not come far enough by then reads all rows instead.
+        The log is bounded: a follower that is too far behind reads all rows instead.
         """
 
     def advance(self, view: str, name: str, version: int, tick: int, cursor: str | None = None) -> None:
         """A follower has all changes up to this tick of a version."""
 
     def unfollow(self, view: str, name: str) -> None:
-        """Somebody no longer follows a view, or never did."""
+        """Remove a follower of a view, if there is one of this name."""
 
     def stall(self, view: str, number: int, stream: str, error: str | None, *, quarantined: bool = False) -> None:
         """Record why a version cannot continue with a stream, or that it can again.
@@ -278,7 +278,7 @@ class Store(Protocol):
         """
 
     def keep(self, kind: str, name: str, value: str | None) -> None:
-        """Keep a small text for others, such as the progress of a sink, in place of the one before; None: no longer.
+        """Keep a small text for another part, such as the progress of a sink, until the next one; None removes it.
 
         It outlives the rows: a store that starts anew, to be filled from the lake, still has it.
         """

@@ -51,7 +51,7 @@ class Base:
     alarm: str | None = None  # the drift for which a beat was refused
     patience_from: int = 0  # the commit from which on the patience has been what it is
     batch: tuple[BatchTable, ...] = ()  # which tile [0, horizon)
-    idle_us: int | None = None  # what the time of the stream came to while it was idle, in commits [0, applied_to)
+    idle_us: int | None = None  # the time that the stream reached while it was idle, in commits [0, applied_to)
 
     @property
     def time_us(self) -> int | None:
@@ -115,7 +115,7 @@ class Version:
 
     @property
     def id(self) -> VersionId:
-        """What it is known by."""
+        """What identifies it."""
         return self.view.name, self.number
 
     def reads(self, stream: str) -> bool:
@@ -206,9 +206,9 @@ class Version:
 
     @property
     def moves(self) -> bool:
-        """Whether the speed layer brings it on.
+        """Whether the speed layer updates it.
 
-        One that is being built waits: nobody reads it, and one step over all that came meanwhile costs
+        One that is being built waits: nobody reads it, and one step over all commits since then costs
         less than a step for each commit.
         """
         return self.live and self.whole and self.view.over is None

@@ -1,4 +1,4 @@
-"""One consistent sight of the DuckDB store: versions, and rows folded over all tables of one."""
+"""A consistent read of the DuckDB store: versions, and rows folded over all tables of one."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class DuckStore:
         at: Mapping[str, Point] = NO_HISTORY,
         pinned: Pinned = NOT_PINNED,
     ) -> Version:
-        at = at if view.over is None else NO_HISTORY  # what is made of a table has no history of its own
+        at = at if view.over is None else NO_HISTORY  # a view over a table has no history of its own
         bases = tuple(
             starting_base(stream, patience_ms[stream], at.get(stream, START), own_time=view.has_own_time(stream))
             for stream in view.streams
@@ -246,14 +246,14 @@ class DuckStore:
     def _note(
         self, connection: duckdb.DuckDBPyConnection, version: Version, step: Step
     ) -> Callable[[str | None], None] | None:
-        """What logs the cells of a step, if somebody follows the view."""
+        """The function that logs the cells of a step; None if nobody follows the view."""
         if version.view.name not in self._log.followed or not version.serving:
             return None
         before = version.total("applied_to")
         ticks = before, before + step.to_commit - step.from_commit
         return partial(self._log.note, connection, version, ticks, step.at_us)
 
-    # Those who follow views
+    # Followers
 
     def follow(self, view: str, name: str) -> None:
         with self._transaction() as connection:
@@ -370,7 +370,7 @@ class DuckStore:
             raise gone(version.view.name, version.number, f"horizon {base.horizon}, next {base.next_horizon}")
         return base
 
-    # The end
+    # Removing versions
 
     def forget(self, view: str, number: int) -> None:
         fault_point("retire.before_drop")
@@ -405,7 +405,7 @@ class DuckStore:
                 self._remove(connection, version)
 
     def _remove(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
-        """With its tables. A file goes when the transaction is committed and nobody reads it any more."""
+        """Remove a version with its tables; files are deleted after the commit, when nobody reads them any more."""
         for table in speed_tables(version):
             run(connection, f"DROP TABLE {duckdb_name(table)}")
         if version.view.over is not None:
@@ -421,7 +421,7 @@ class DuckStore:
     def _next_number(self, connection: duckdb.DuckDBPyConnection, view: str) -> int:
         """A number that no version of the view has had, not even in a database before this one.
 
-        Who gets changes tells old from new by it.
+        Followers distinguish old changes from new ones by it.
         """
         number = next_number(connection, view, above=int(self._kept.read(NUMBER).get(view, 0)))
         self._kept.write(NUMBER, view, str(number))
@@ -433,7 +433,7 @@ class DuckStore:
             raise gone(view, number, f"state {version.state}")
         return version
 
-    # For others
+    # Texts of other parts
 
     def keep(self, kind: str, name: str, value: str | None) -> None:
         self._kept.write(kind, name, value)

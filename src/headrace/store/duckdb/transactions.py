@@ -57,7 +57,7 @@ class Transactions:
             connection.begin()
             try:
                 known = self.committed
-                run(connection, "SELECT 1 FROM versions LIMIT 0")  # the transaction's sight begins here
+                run(connection, "SELECT 1 FROM versions LIMIT 0")  # the snapshot of the transaction begins here
                 yield DuckSnapshot(
                     connection, self._database, known if self.committed is known else None, self._lookups
                 )
