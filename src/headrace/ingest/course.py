@@ -70,14 +70,16 @@ def _renamed(file: Resumable, same: Iterable[SameContent], note: Callable[[str],
 
     A file that ends where the other one did and was written after that is another one with the same content.
     """
-    by_mark = {mark: content for content in same if (mark := Mark.read(content.mark))}
-    match = file.match(by_mark)
+    marks = [(mark, content) for content in same if (mark := Mark.read(content.mark))]
+    match = file.match(mark for mark, _ in marks)
     if match is None:
         return None
-    other = by_mark[match.mark]
+    alike = (content for mark, content in reversed(marks) if mark == match.mark)  # files may have the same content
+    other = next((content for content in alike if not file.is_still(content.name, match.mark)), None)
+    if other is None:
+        return None
     written_s = file.written_s()
-    later = match.at_end and (written_s is None or written_s > datetime.fromisoformat(other.arrived).timestamp())
-    if later or file.is_still(other.name, match.mark):
+    if match.at_end and (written_s is None or written_s > datetime.fromisoformat(other.arrived).timestamp()):
         return None
     note(f"'{file.label}' was sent as '{other.name}' before it was renamed: what is new in it is sent")
     return _continued(other.name, other, match, 0)

@@ -190,3 +190,18 @@ def test_a_folder_that_goes_and_comes_back(stream: Stream, tmp_path: Path) -> No
     assert stream.lines() == {b"one": 1, b"two": 1}
     with pytest.raises(IngestError, match="is not a folder"):
         stream.watch(inside / "a.log")
+
+
+@pytest.mark.parametrize("renamed", ["a", "b", "c"])
+def test_of_files_with_the_same_content_the_one_that_is_gone_was_renamed(
+    stream: Stream, tmp_path: Path, renamed: str
+) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.log").write_bytes(b"same\n")
+    stream.watch(tmp_path).step()
+    assert stream.lines() == {b"same": 3}
+    (tmp_path / f"{renamed}.log").rename(tmp_path / "d.log")
+    with (tmp_path / "d.log").open("ab") as file:
+        file.write(b"more\n")
+    stream.watch(tmp_path).step()
+    assert stream.lines() == {b"same": 3, b"more": 1}

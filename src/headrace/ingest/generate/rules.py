@@ -76,11 +76,15 @@ def parse_rule(field: str, of: Type, text: str, *, nullable: bool) -> Rule:
     arguments = [part.strip() for part in match[2].split(",")] if match[2].strip() else []
     try:
         texts, numbers = _read(kind, field, arguments)
-        if kind == "choice":
-            for each in texts:
-                constant(each, of)
     except (ValueError, DefinitionError) as error:
         raise UsageError(f"field '{field}': '{text}' is not a rule", expected=form) from error
+    for each in texts if kind == "choice" else ():
+        try:
+            constant(each, of)
+        except (ValueError, DefinitionError) as error:
+            raise UsageError(
+                f"field '{field}': a value of choice does not fit", found=each, expected=str(of)
+            ) from error
     return Rule(kind, texts, numbers, null_share)
 
 
