@@ -21,6 +21,7 @@ from headrace.workspace.settings import Workspace
 
 from ..nursery import SLICE_ROWS
 from ..transports import SERVERS, with_clause
+from ..waiting import wait_until
 from ..warm import Java, WarmServer
 from .ledger import LIMITS, Event, Ledger, per_minute, total
 from .tally import Tally
@@ -341,7 +342,7 @@ class Scene:
     def _wait_for_views(self, server: WarmServer, unless: Callable[[], bool] = lambda: False) -> None:
         """Wait until every view answers from every commit, with the newest definition."""
         if SERVERS and self._token:  # what a slow broker has committed may not be known as a backlog yet
-            server.wait_for_token(self._token)
+            wait_until(lambda: server.get(f"/v1/tokens/{self._token}", wait="5s")["complete"], REACH_S, server.log_tail)
         self._wait_for_lake(server)
         deadline = time.monotonic() + REACH_S
         while True:
