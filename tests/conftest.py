@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, settings
 from .java import OPTIONS
 from .warm import Java
 
-os.environ.setdefault("HEADRACE_SPARK_JAVA_OPTIONS", OPTIONS)  # of servers that tests start
+# Of servers that tests start. A stop takes two seconds, and several times as long on a busy machine.
+os.environ.setdefault("HEADRACE_SPARK_JAVA_OPTIONS", OPTIONS)
+os.environ.setdefault("HEADRACE_STOP_WITHIN_S", "30")
 
 # Tests that are started in the background ignore Ctrl-C, as do their processes; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -39,7 +39,7 @@ MANY = "".join(f"CREATE MATERIALIZED VIEW many_{n} AS SELECT count(*) AS n FROM 
 def up(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpServer]:
     folder = tmp_path_factory.mktemp("long") / "shop"
     assert run(["init", str(folder)]) == 0
-    yield java.server(folder).wait_until_ready()
+    yield java.server(folder, HEADRACE_STOP_WITHIN_S="9").wait_until_ready()  # its apply ends by force
     UpServer.kill_all()
 
 

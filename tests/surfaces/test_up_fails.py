@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 from headrace.workspace.holder import live_holder
@@ -91,6 +92,14 @@ def test_it_stops_when_another_process_takes_over(applied: Path) -> None:
     assert "another process has taken this workspace over" in err
     assert "Traceback" not in err
     second.stop()
+
+
+def test_a_stop_that_takes_too_long_ends_by_force() -> None:
+    code = (
+        "import time; from headrace.cli.server import _exit_late_at; _exit_late_at(time.monotonic()); time.sleep(600)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "error: the server did not stop in time and was killed\n")
 
 
 def test_up_waits_for_a_send_without_a_server(applied: Path) -> None:

@@ -30,7 +30,6 @@ from headrace.web.server import Server, bind, url_of
 from headrace.workspace.lease import in_turn, refuse_if_held
 from headrace.workspace.settings import Workspace
 
-STOP_WITHIN_S = 9.0
 SWITCH_S = 0.0002  # at most this long an answer waits for a thread that computes
 
 
@@ -142,7 +141,7 @@ def _hints(runtime: Runtime) -> list[str]:
 def _begin_stop(runtime: Runtime) -> None:
     """End long work, such as an apply, while requests in flight are still answered."""
     runtime.stopped.set()
-    _exit_late_at(time.monotonic() + STOP_WITHIN_S)
+    _exit_late_at(time.monotonic() + runtime.workspace.settings.stop_within_s)
 
 
 def _exit_late_at(deadline: float) -> None:

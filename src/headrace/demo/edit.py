@@ -164,14 +164,15 @@ class QueryLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for the last answer, then stop."""
+        """Ask a last time, so that the newest version has answered, then stop."""
         self._stopping.set()
         self._thread.join()
         self._reader.close()
 
     def _ask(self) -> None:
-        newest = 0
-        while not self._stopping.wait(PAUSE_S):
+        newest, last = 0, False
+        while not last:
+            last = self._stopping.wait(PAUSE_S)
             start = time.monotonic()
             try:
                 version = self._reader.ask(self._view, **self._question)["version"]

@@ -58,6 +58,9 @@ class Settings:
     sql_memory_mb: int = _setting(1024, "memory limit of a `headrace sql` query, including its views", least=64)
     sql_at_once: int = _setting(2, "maximum number of concurrent `headrace sql` queries", least=1, most=64)
     lease_s: int = _setting(10, "another process may take over after this time without a heartbeat", least=2)
+    stop_within_s: float = _setting(
+        9.0, "a stop that takes longer ends by force; choose less than a service manager waits", least=1
+    )
     rehearse: bool = _setting(True, "process a test event at start, so that the first real one is fast")
     log_level: str = _setting("info", "minimum log level", words=("debug", "info", "warning", "error"))
 
