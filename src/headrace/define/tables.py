@@ -118,7 +118,10 @@ def logs_of(tables: Iterable[Table]) -> tuple[str, ...]:
 
 
 def view_of(table: Table) -> View:
-    """The view of a table: the latest row of each key by event time and position, without those that are deleted."""
+    """The view of a table: the latest row of each key by event time and position, without those that are deleted.
+
+    A change of a declared table has its key. What a query selects may lack it: that is no row, here as in joins.
+    """
     changes = changes_of(table)
     types = {field.name: field.type for field in changes.fields}
     rest = [field for field in table.fields if field.name not in table.key]
@@ -135,10 +138,15 @@ def view_of(table: Table) -> View:
         streams=(table.name,),
         keys=tuple(Key(name, Expression(quote(name), types[name])) for name in table.key),
         columns=(Column(_ROW, latest),),
+        where=_has_key(table) if table.relation is not None else None,
         reads=tuple((name, types[name]) for name in read),
         shape=Shape(tuple(outputs), having=Expression(f"{row} IS NOT NULL", BOOLEAN), only_keys=not rest),
     )
     return view_over(view, changes)
+
+
+def _has_key(table: Table) -> Expression:
+    return Expression(" AND ".join(f"{quote(name)} IS NOT NULL" for name in table.key), BOOLEAN)
 
 
 def rows_of_table(table: Table, time: str | None = None) -> Stream:

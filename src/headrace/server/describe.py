@@ -50,6 +50,7 @@ NO_LANES: Lanes = MappingProxyType({})
 class Layers:
     """What the two layers of a serving version hold, and what came of comparing them."""
 
+    cells: int  # of both
     rows: tuple[int, int]  # of the batch layer and of the speed layer
     events: tuple[int, int]
     corrections: int
@@ -60,7 +61,11 @@ def read_layers(snapshot: Snapshot, versions: Iterable[Version]) -> dict[str, La
     """The layers of each view that is served, by its name."""
     return {
         v.view.name: Layers(
-            snapshot.count(v), _events(snapshot, v), snapshot.corrections(v), snapshot.audits(v.view.name, AUDITS_SHOWN)
+            snapshot.count_cells(v),
+            snapshot.count(v),
+            _events(snapshot, v),
+            snapshot.corrections(v),
+            snapshot.audits(v.view.name, AUDITS_SHOWN),
         )
         for v in versions
         if v.serving
@@ -160,7 +165,7 @@ def describe_view(
         limit=shape.limit,
         version=serving.number if serving else None,
         applied_to=serving.total("applied_to") if serving else None,
-        rows=sum(layers.rows) if layers else None,
+        rows=layers.cells if layers else None,
         batch_rows=layers.rows[0] if layers else None,
         speed_rows=layers.rows[1] if layers else None,
         batch_events=layers.events[0] if layers else None,

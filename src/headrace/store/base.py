@@ -102,6 +102,9 @@ class Snapshot(Protocol):
     def count(self, version: Version) -> tuple[int, int]:
         """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
 
+    def count_cells(self, version: Version) -> int:
+        """How many (key, pane) a version has; where there are many, one that is in several tables counts in each."""
+
     def count_present(self, version: Version) -> int:
         """How many rows a version of a table has that are not deleted."""
 

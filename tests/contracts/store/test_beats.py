@@ -267,3 +267,14 @@ def test_a_beat_whose_version_was_edited_meanwhile_changes_nothing(store: Store,
     with store.snapshot() as snapshot:
         assert snapshot.audits("traffic") == []
     assert counted(store, serving(store)) == 10
+
+
+def test_a_cell_in_several_tables_is_one(store: Store, tmp_path: Path) -> None:
+    begun = begin(store, tmp_path, events_of())
+    merge(store, tmp_path, begun, [*events_of(5), simple_event("/new", 0, 1)])
+    with store.snapshot() as snapshot:
+        version = snapshot.serving("traffic")
+        assert version is not None
+        batch, speed = snapshot.count(version)
+        assert (batch, snapshot.count_cells(version)) == (0, 4 * 3 + 1)
+        assert speed > snapshot.count_cells(version)

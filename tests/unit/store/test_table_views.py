@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.aggregate.merges import EXACT
 from headrace.define.catalog import parse
 from headrace.serve.changes import changes_after
-from tests.unit.store.table_bench import DEFINITIONS, EPOCH, NUMBERS, Row, Table, audit, numbered
+from tests.unit.store.table_bench import DEFINITIONS, EPOCH, NUMBERS, Row, Table, audit, lifted, numbered
 
 
 def expected(view: str, rows: list[Row]) -> list[Row]:
@@ -247,3 +247,14 @@ def test_going_back_to_an_earlier_version(tmp_path: Path) -> None:
     table.send([{**person, "id": 1, "_deleted": True}])
     check(table)
     table.store.close()
+
+
+def test_a_row_without_its_key_is_no_row_of_a_table_made_from_a_stream() -> None:
+    catalog = parse(
+        "CREATE STREAM moves (person STRING, place STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at); "
+        "CREATE TABLE lives PRIMARY KEY (person, place) AS SELECT person, place, at FROM moves;"
+    )
+    keys = [("ann", "Rome"), (None, "Rome"), ("ann", None), (None, None), ("bob", "Rome"), ("ann", "Rome")]
+    events = [{"person": key[0], "place": key[1], "at": EPOCH, "_position": at} for at, key in enumerate(keys)]
+    rows = lifted(catalog.streams["moves"], catalog.views["lives"], events).to_pylist()
+    assert {(row["person"], row["place"]) for row in rows} == {("ann", "Rome"), ("bob", "Rome")}

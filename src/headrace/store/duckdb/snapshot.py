@@ -15,7 +15,7 @@ from headrace.define.expression.computed import duckdb_name
 from headrace.errors import NotReadyError, UnavailableError
 from headrace.store.base import Audit
 from headrace.store.changes import Follower, Log
-from headrace.store.columns import CORRECTIONS, EVENTS
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE
 from headrace.store.duckdb.database import Database, literal, run
 from headrace.store.duckdb.derived import is_made_of
 from headrace.store.duckdb.folds import (
@@ -41,6 +41,7 @@ from headrace.store.few import fold_few
 from headrace.store.selection import Selection
 from headrace.store.version import Version
 
+COUNTED_ROWS = 50_000  # of a version: up to so many, those in several tables are counted once
 FEW = 4_000  # rows that are folded in Python
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
 MOST_BATCH_ONLY = 512 << 20  # bytes of columns that only the batch layer fills: more of them are left out
@@ -84,6 +85,14 @@ class DuckSnapshot:
         where = "" if version.view.over is None else f" WHERE {EVENTS} > 0"
         counts = [run(self._connection, f"SELECT count(*) FROM {duckdb_name(table)}{where}")[0][0] for table in tables]
         return sum(table.rows for table in version.batch), int(sum(counts))
+
+    def count_cells(self, version: Version) -> int:
+        stored, names = sum(self.count(version)), self._stored_in(version)
+        if len(names) == 1 or stored > COUNTED_ROWS:
+            return stored
+        where = "" if version.view.over is None else f" WHERE {EVENTS} > 0"
+        cells = " UNION ".join(f"SELECT {KEY_ID}, {PANE} FROM {name}{where}" for name in names)
+        return int(run(self._connection, f"SELECT count(*) FROM ({cells})")[0][0])
 
     def count_present(self, version: Version) -> int:
         return int(run(self._connection, present_count(version.view, self._stored_in(version)))[0][0])
