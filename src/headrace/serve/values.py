@@ -39,9 +39,8 @@ def key_value(key: str, of: Type, value: Any) -> Value:
     typed = _READERS[of.name](value, of)
     if typed is None:
         expected = EXPECTED.get(of.name, f"a number that fits {of}")
-        raise QuestionError(
-            f"key '{key}' is of type {of}", found=repr(value), expected=expected, fix="None asks for NULL"
-        )
+        fix = "write \\N to ask for NULL (None in Python)"
+        raise QuestionError(f"key '{key}' is of type {of}", found=repr(value), expected=expected, fix=fix)
     return typed
 
 

@@ -131,7 +131,7 @@ def test_types(text, type_):
         ("unix_timestamp()", "unix_timestamp is not deterministic"),
         ("rand() < 0.1", "rand is not deterministic"),
         ("decimal(status)", "write CAST(… AS DECIMAL)"),
-        ("sum(bytes) + 1", "the aggregate sum is of many events, and this is computed of each alone"),
+        ("sum(bytes) + 1", "the aggregate sum is not allowed in an expression that is computed for each event"),
         ("lower(DISTINCT page)", "lower is not an aggregate, so it takes no DISTINCT"),
         ("lower(page) FILTER (WHERE ok)", "lower is not an aggregate, so it takes no FILTER"),
         # arguments

@@ -248,6 +248,7 @@ def test_a_mistake_in_an_expression_over_outputs_is_not_said_to_be_an_unknown_fi
         ("b BLOB", "the type BLOB is not supported; the nearest is STRING"),
         ("b NUMBER", "the type NUMBER is not supported; the nearest is DECIMAL(38,4)"),
         ("b TIMESTAMP AS to_timestamp(a, 'YYYY-MM-DD HH:mm')", "write 'yyyy-MM-dd HH:mm'"),
+        ("b TIMESTAMP AS to_timestamp(a, 'yyyy-MM-DD HH:mm')", "write 'yyyy-MM-dd HH:mm'"),
     ],
 )
 def test_mistakes_of_fields_say_what_to_write(field, says):

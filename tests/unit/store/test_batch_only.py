@@ -67,6 +67,13 @@ def found(path: Path, table: str) -> dict[int, tuple[Any, bool]]:
     return {pane // 60_000: (UNIQUE.present(partial), UNIQUE.is_exact(partial)) for pane, *partial in rows}
 
 
+def compressions(path: Path, column: str) -> set[str]:
+    """How DuckDB has compressed the values of a column."""
+    with closing(duckdb.connect(str(path), read_only=True)) as connection:
+        query = "SELECT compression FROM pragma_storage_info('panes') WHERE column_name = ? AND segment_type = 'BLOB'"
+        return {compression for (compression,) in connection.execute(query, [column]).fetchall()}
+
+
 @pytest.mark.parametrize("portion", [None, 1_000_000, 10_000_000])
 def test_portions_of_any_size_keep_sets_exact(tmp_path: Path, portion: int | None) -> None:
     minutes = range(0, 120, 4)
@@ -98,6 +105,7 @@ def test_a_large_table_is_read_and_merged_in_little_memory(tmp_path: Path) -> No
         connection.execute(f"ATTACH '{tmp_path / 'first'}' AS t (READ_ONLY)")
         query = f'SELECT octet_length("{NAMES[1]}") FROM t.panes WHERE {PANE} = 60000'
         assert connection.execute(query).fetchall() == [(16 + 16 * VALUES,)]
+    assert compressions(tmp_path / "first", NAMES[1]) == {"Uncompressed"}
     more = [write(tmp_path / "more", [("a", 99, 0)])]
     make_batch_table(VIEW, tmp_path / "both", partials=more, earlier=[tmp_path / "first"], memory_mb=70)
     assert found(tmp_path / "both", "panes") == {m: (VALUES * (1 + (m == 99)), True) for m in range(100)}

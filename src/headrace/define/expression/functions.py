@@ -13,7 +13,7 @@ from headrace.define.expression.duckdb_casts import TO_LOCAL, TO_UTC
 from headrace.define.expression.patterns import groups, matches_nothing, refuse_replacement
 from headrace.define.expression.signatures import Function
 from headrace.define.expression.terms import Term
-from headrace.define.expression.time_patterns import refuse_time_pattern, with_calendar_years
+from headrace.define.expression.time_patterns import as_meant, refuse_time_pattern
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal
 
 
@@ -108,7 +108,7 @@ def _refuse_group(args: Sequence[Term]) -> str | None:
 
 def _refuse_reading(args: Sequence[Term]) -> str | None:
     reason = refuse_time_pattern(args[1].text) if len(args) > 1 else None
-    meant = with_calendar_years(args[1].text) if reason else None
+    meant = as_meant(args[1].text) if reason else None
     more = f"; write '{meant}'" if meant else ""
     return f"'{args[1].text}' is not a format of times: {reason}{more}" if reason else None
 

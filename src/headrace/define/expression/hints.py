@@ -63,8 +63,8 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
 
 def _why_not(name: str) -> tuple[str, str | None]:
     if name in REGISTRY:
-        return f"the aggregate {name} is of many events, and this is computed of each alone", (
-            "use it in an item of SELECT or in HAVING of a view"
+        return f"the aggregate {name} is not allowed in an expression that is computed for each event", (
+            "use it in SELECT or HAVING of a view"
         )
     if name in UNSTABLE:
         return f"{name} {WHY_UNSTABLE}", USE_EVENT_TIME

@@ -119,19 +119,21 @@ def read_pattern(pattern: str) -> tuple[Element, ...]:
 def refuse_time_pattern(pattern: str) -> str | None:
     """Why no time can be read by a pattern; None if one can."""
     try:
-        read_pattern(pattern)
+        fields = set(_fields(read_pattern(pattern)))
     except ValueError as error:
         return str(error)
+    if {"month", "day of year"} <= fields and "day" not in fields:
+        return "D is the day of the year, which has no month; d is the day of the month"
     return None
 
 
-def with_calendar_years(pattern: str) -> str | None:
+def as_meant(pattern: str) -> str | None:
     """The pattern that was meant by one such as YYYY-MM-DD, as other systems write it; None if that is not known."""
-    if "'" in pattern or "Y" not in pattern:
+    if "'" in pattern:
         return None
     meant = pattern.replace("Y", "y")
     meant = meant.replace("D", "d") if "M" in meant else meant
-    return meant if refuse_time_pattern(meant) is None else None
+    return meant if meant != pattern and refuse_time_pattern(meant) is None else None
 
 
 def is_ours(pattern: str) -> bool:
