@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from .process import install, locked, run, say
+from .process import NotAvailable, install, locked, run, say
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
 
@@ -26,7 +26,7 @@ def fetch_jars(service: str, pom: Path, name: str) -> Path:
         try:
             goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
             command = ["mvn", "-B", "-f", str(pom), goal, "-DincludeScope=runtime", f"-DoutputDirectory={unfinished}"]
-            run(service, "fetching jars by Maven", command)
+            run(service, "fetching jars by Maven", command, failure=NotAvailable)
             unfinished.chmod(0o755)
             unfinished.replace(folder)
         finally:

@@ -96,7 +96,8 @@ def up_kafka(home: Folder, state: State | None, port: int | None) -> State:
     home.put("kafka", state)
     if not (folder / "data" / "meta.properties").exists():
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        format_command = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings))
+        # With "=", since an id may begin with "-".
+        format_command = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", f"--config={settings}")
         run("kafka", "formatting the data folder", java_command(java, "128m", *format_command))
     command = java_command(java, "512m", "kafka.Kafka", str(settings))
     start("kafka", state, command, lambda printed: "Kafka Server started" in printed and is_open(state["port"]))

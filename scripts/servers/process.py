@@ -148,8 +148,8 @@ def tail(text: str) -> str:
     return " | ".join(line.strip() for line in text.splitlines()[-5:])
 
 
-def run(service: str, what: str, command: list[str], **how: Any) -> str:
-    """Run to its end; says every few seconds that it still runs."""
+def run(service: str, what: str, command: list[str], *, failure: type[Failed] = Failed, **how: Any) -> str:
+    """Run to its end; says every few seconds that it still runs. Raises `failure` if it fails."""
     began = told = time.monotonic()
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, **how)
@@ -167,7 +167,7 @@ def run(service: str, what: str, command: list[str], **how: Any) -> str:
         text = out.read().decode(errors="replace")
     if process.returncode:
         errors = [line for line in text.splitlines() if "error" in line.lower()] or text.splitlines()[-3:]
-        raise NotAvailable(f"{service}: {what} failed: {' | '.join(line.strip() for line in errors[:3])}")
+        raise failure(f"{service}: {what} failed: {' | '.join(line.strip() for line in errors[:3])}")
     return text
 
 
@@ -178,9 +178,10 @@ def install(service: str, package: str, need: str) -> None:
     if os.geteuid() != 0:
         raise NotAvailable(f"{service}: {need} was not found; install it: sudo apt-get install {package}")
     how = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    run(service, "reading Debian's package lists", ["apt-get", "update", "-qq"], env=how)
+    update = ["apt-get", "update", "-qq"]
+    run(service, "reading Debian's package lists", update, failure=NotAvailable, env=how)
     command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
-    run(service, f"installing Debian's package {package}", command, env=how)
+    run(service, f"installing Debian's package {package}", command, failure=NotAvailable, env=how)
 
 
 def is_open(port: int) -> bool:

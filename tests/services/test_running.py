@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import psycopg
 import pytest
 
-from .running import ANSWER_S, Kafka, Postgres, Service
+from .running import ANSWER_S, SCRIPT, Kafka, Postgres, Service
 
 
 def _end(service: Service, how: str) -> None:
@@ -43,3 +47,12 @@ def test_a_database_keeps_its_rows(postgres: Postgres, how: str) -> None:
     postgres.start()
     assert postgres.url == url
     assert postgres.rows(f"SELECT n FROM kept_{how}") == [(1,)]
+
+
+def test_a_broker_that_fails_is_not_one_that_cannot_be_installed(
+    kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_OPTS", "-no-such-option")
+    command = [sys.executable, SCRIPT, "up", "kafka", "--folder", tmp_path / "another"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    assert (ended.returncode, "formatting the data folder failed" in ended.stderr) == (1, True), ended.stderr
