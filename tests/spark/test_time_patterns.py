@@ -19,6 +19,7 @@ from headrace.parse.time_patterns import read_times, register
 from headrace.parse.zones import ABBREVIATIONS
 from headrace.types import STRING
 
+SEED = 2
 PATTERNS = 700
 TEXTS = 12
 # What an element writes for a time, right or nearly so.
@@ -46,7 +47,7 @@ ELEMENTS: dict[str, Any] = {
 }  # fmt: skip
 DATES = (("yyyy", "MM", "dd"), ("yyyy", "M", "d"), ("d", "MMM", "yyyy"), ("MMMM", "d", "yyyy"), ("M", "d", "yy"),
          ("yyyy", "DDD"), ("MMM", "d"), ("yyyy", "MM"), ("dd", "MMM", "yyyy"), ("yyyyy", "LL", "dd"),
-         ("yyyy", "MM", "dd", "DDD"), ("yyyy", "M", "DD"))  # fmt: skip
+         ("yyyy", "MM", "dd", "DDD"), ("yyyy", "M", "d", "DD"))  # fmt: skip
 CLOCKS = (("HH", "mm", "ss"), ("H", "m", "s"), ("h", "mm", "a"), ("hh", "mm", "ss", "a"), ("K", "mm", "a"), ("k", "mm"),
           ("HH", "mm", "ss", "SSS"), ("HH", "mm", "ss", "SSSSSS"), ("HH", "mm", "ss", "SSSSSSSSS"), ("H", "a"),
           ("h", "m"), ("HH", "mm", "ss", "S"), ("a",), ("HH", "ss"), ("kk", "KK", "a"), ())  # fmt: skip
@@ -106,13 +107,14 @@ def time_of(chance: random.Random) -> datetime:
 
 
 def pairs() -> list[tuple[str, str]]:
-    chance = random.Random(2)
+    chance = random.Random(SEED)
     made = []
     while len(made) < PATTERNS * TEXTS:
         elements = pattern_of(chance)
         pattern = "".join(elements)
-        lost = pattern.endswith("''") and "S" in pattern  # Spark then forgets the quote
-        if refuse_time_pattern(pattern) is None and not is_ours(pattern) and not lost:
+        # Where there are fractions, Spark itself splits the pattern at quotes, and loses or doubles some.
+        misread = "S" in pattern and ("'''" in pattern or pattern.endswith("''"))
+        if refuse_time_pattern(pattern) is None and not is_ours(pattern) and not misread:
             texts = [text_of(chance, elements, time_of(chance)) for _ in range(TEXTS)]
             made += [(pattern, text) for text in texts if not FAR.search(text)]
     return made
