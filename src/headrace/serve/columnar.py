@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from functools import cache
 from itertools import repeat
 from typing import Any
 
@@ -80,7 +81,7 @@ def select_rows(shaping: Shaping, piece: pa.RecordBatch) -> list[int]:
     computed = [*([shaping.having] if shaping.having else []), *(item.by for item in shaping.order)]
     columns = None
     if len(piece) > FEW and all(each.sql for each in computed):
-        with duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+        with _database().cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'").fetchall()
             columns = _by_duckdb(shaping, computed, piece, connection)
     if columns is None:
@@ -92,6 +93,12 @@ def select_rows(shaping: Shaping, piece: pa.RecordBatch) -> list[int]:
         values = column.to_pylist()
         kept = item.sort([(values[at], at) for at in kept])
     return kept
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """An empty one that all answers share: opening one takes longer than most answers."""
+    return duckdb.connect(":memory:", config={"threads": "1"})
 
 
 def take_rows(piece: pa.RecordBatch, places: Sequence[int]) -> list[tuple[Any, ...]]:
