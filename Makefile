@@ -8,7 +8,7 @@ ARCHIVE := $(VENV)/spark.jsa
 LANES ?= 2
 
 .PHONY: demo record picture test test-full test-faults check bench bench-full bench-check bench-services wheel setup clean test-fast prepared \
-	browser test-services services-up services-down
+	browser test-services services-up services-down services-status kafka-topic kafka-produce
 
 demo: setup
 	@$(BIN)/headrace demo
@@ -43,6 +43,15 @@ services-up: setup
 services-down: setup
 	@$(BIN)/python scripts/services down $(SERVICES)
 
+services-status: setup
+	@$(BIN)/python scripts/services status $(SERVICES)
+
+kafka-topic: setup
+	@$(BIN)/python scripts/services topic $(TOPIC) $(PARTITIONS)
+
+kafka-produce: setup
+	@$(BIN)/python scripts/services produce $(TOPIC) $(FILE)
+
 # In parallel: what the tests need, and the checks.
 prepared: setup
 	@$(MAKE) --no-print-directory -j3 --output-sync check browser $(ARCHIVE)
@@ -70,7 +79,7 @@ bench-full: setup
 	@$(BIN)/python -m bench full $(ARGS)
 
 bench-check: setup
-	@PYTHON="$(PYTHON)" scripts/contenders
+	@PYTHON="$(PYTHON)" scripts/contenders kafka
 	@$(BIN)/python -m bench check $(ARGS)
 
 # With a Kafka broker beside it, and the Kafka connectors of other engines where Maven has them.

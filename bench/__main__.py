@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from bench.sizes import TINY, FullSizes
 from headrace.bench.progress import Progress
 from headrace.bench.run import PARTS as OURS
 from headrace.bench.run import select_parts, teller
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UnavailableError
 from headrace.logs import configure
 
 Measure = Callable[[FullSizes, Progress], Part]
@@ -48,6 +48,7 @@ PARTS: Mapping[str, Measure] = {
     "subscribers": subscribers,
 }
 LONG = (
+    "many-views",
     "unique",
     "lake",
     "builds",
@@ -73,15 +74,22 @@ def main(arguments: list[str]) -> int:
         return 130
 
 
-def measure(parts: list[str], sizes: FullSizes, run: Run, results: Results) -> None:
-    """Measure parts and put each into the results as it ends."""
+def measure(parts: list[str], sizes: FullSizes, run: Run, results: Results, optional: Collection[str] = ()) -> None:
+    """Measure parts and put each into the results as it ends; an optional one is skipped if its service is missing."""
     for part in parts:
         if not run.begin(part):
             run.tell(f"{part}: measured before the interruption")
             continue
         run.tell(f"part {part}")
         start = time.monotonic()
-        results.put(part, PARTS[part](sizes, run), asdict(sizes), time.monotonic() - start)
+        try:
+            measured = PARTS[part](sizes, run)
+        except UnavailableError as error:
+            if part not in optional:
+                raise
+            run.tell(f"skipped: {part}: {error}")
+            continue
+        results.put(part, measured, asdict(sizes), time.monotonic() - start)
         run.finish(part)
     run.end()
 
@@ -114,7 +122,8 @@ def _check(options: argparse.Namespace) -> int:
     path.unlink(missing_ok=True)
     fresh = Results(path)
     state = options.state.with_name("check.json")
-    measure(parts, sizes, Run(tell, state, sizes, restart=options.restart), fresh)
+    optional = () if options.only else SERVICES
+    measure(parts, sizes, Run(tell, state, sizes, restart=options.restart), fresh, optional)
     worse = 0
     for line, is_worse in differences(committed, fresh, options.tolerance, parts):
         worse += is_worse

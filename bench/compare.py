@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 
+from bench.limits import LEAST_RATIOS, rate_against
 from bench.process import CONTENDERS, DUCKDB, Contender, ContenderProcess
 from bench.record import Part
 from bench.sizes import FullSizes
@@ -25,7 +26,6 @@ from headrace.errors import HeadraceError
 from headrace.spark.session import java_command
 
 OURS = "Headrace"
-LEAST_RATIO = 2.5
 EXPECTED = f"SELECT page, epoch(pane)::BIGINT AS pane, hits, bytes, largest FROM ({ROWS})"
 DIFFERENCE = """SELECT count(*) FROM (
   (SELECT * FROM read_csv($rows) EXCEPT ALL SELECT * FROM expected)
@@ -123,8 +123,7 @@ def _figures(rounds: list[dict[str, Turn]], sizes: FullSizes) -> list[Figure]:
         if name != OURS:
             ratios = [turns[name].seconds / turns[OURS].seconds for turns in rounds]
             spread = f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds"
-            least = None if name == DUCKDB.name else LEAST_RATIO
-            figures.append(Figure(f"rate against {name}", median(ratios), "x", spread, least))
+            figures.append(Figure(rate_against(name), median(ratios), "x", spread, LEAST_RATIOS.get(name)))
     return figures
 
 

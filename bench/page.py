@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.growth import Curve, curves
+from bench.limits import LEAST_RATIOS, LEAST_SHARE
 from bench.plot import number, plot
+from bench.process import FLINK, FLINK_KAFKA, SPARK, SPARK_LOG
 from bench.record import Results
 from headrace.bench.run import PARTS as OURS
 from headrace.bench.run import verdict
@@ -17,8 +19,18 @@ INTRODUCTION = """# Benchmarks
 
 `make bench-full` measures all of this and writes this page from `bench/results.json`; a run that was interrupted
 continues where it stopped. `make bench` prints some of Headrace's own figures in a few minutes. `make bench-check`
-repeats the comparison in fewer rounds and fails if a ratio is more than 25 % worse than the committed one. Server,
-Spark, workers and clients run on the same machine.
+repeats the comparison in fewer rounds and fails if a ratio misses its limit or is more than 25 % worse than the
+committed one. Server, Spark, workers and clients run on the same machine.
+"""
+LIMITS = f"""
+Headrace always keeps a log of all events. The comparison that counts keeps one on all sides: its limit is
+{LEAST_RATIOS[SPARK_LOG.name]:g} times the rate of both. The jobs without a log do less; for them there is a floor of
+{LEAST_RATIOS[SPARK.name]:g} times the rate of plain Structured Streaming and {LEAST_RATIOS[FLINK.name]:g} times that
+of PyFlink.
+"""
+KAFKA_LIMITS = f"""
+From Kafka, the limits are {LEAST_SHARE} % of the rate of the journal and {LEAST_RATIOS[FLINK_KAFKA.name]:g} times
+the rate of PyFlink with Flink's Kafka connector. Spark's own Kafka connector is left out where its jar cannot be had.
 """
 
 ENGINES = ("", "Headrace", "Structured Streaming", "PyFlink", "DuckDB alone")
@@ -104,6 +116,7 @@ def _comparison(results: Results) -> str:
         f"{text}{_taken(results, 'compare')} {', '.join(data['versions'])}.\n"
         f"{sizes['events']:,} events in {sizes['files']} files; medians of {sizes['rounds']} rounds.\n\n"
         + _figures(results, ["compare"])
+        + LIMITS
         + "\n"
         + _table(["", "version", "events/s", "spread", "CPU s per M events"], rows)
         + "\nWhat the same job does, and does not do:\n\n"
@@ -157,7 +170,8 @@ def _services(results: Results) -> str:
     parts = [part for part in SERVICES if results.figures(part)]
     if not parts:
         return f"{text}Not measured yet: `make bench-services`.\n"
-    return f"{text}The broker runs on the same machine. {_taken(results, parts[0])}\n\n{_figures(results, parts)}"
+    taken = f"The broker runs on the same machine. {_taken(results, parts[0])}"
+    return f"{text}{taken}\n\n{_figures(results, parts)}{KAFKA_LIMITS}"
 
 
 def _figures(results: Results, parts: Iterable[str]) -> str:

@@ -139,6 +139,15 @@ QUERIES = (
     ),
 )
 
+# Queries that can be defined and are not measured: each of them would change the figure that others are compared with.
+DEFINED = {
+    13: """CREATE TABLE sides (key BIGINT PRIMARY KEY, value STRING);
+CREATE STREAM q13 AS SELECT b.*, s.value FROM bids b JOIN sides s ON b.auction = s.key;""",
+    18: """CREATE TABLE q18 PRIMARY KEY (bidder, auction) AS
+SELECT bidder, auction, price, channel, url, at, extra FROM bids;""",
+    19: """CREATE MATERIALIZED VIEW q19 AS
+SELECT auction, max_by(bidder, price, 10) AS bidders, max_by(price, price, 10) AS prices FROM bids GROUP BY auction;""",
+}
 OTHERS = {
     0: ("pass through", "the log itself: every event is kept as it came"),
     3: ("local items", "not yet: a join of two streams"),
@@ -148,9 +157,9 @@ OTHERS = {
     9: ("winning bids", "not yet: a join, and the first of each key"),
     10: ("log to files", "the log itself, in files partitioned by commit, not by minute"),
     11: ("sessions", "not yet: session windows"),
-    13: ("side input", "not yet: a join with a table"),
-    18: ("last bid of each bidder", "not yet: max_by"),
-    19: ("ten highest bids", "not yet: the n largest of each key"),
+    13: ("side input", "a join to a table; not measured"),
+    18: ("last bid of each bidder", "a table AS SELECT, whose rows are the latest of each key; not measured"),
+    19: ("ten highest bids", "max_by with a number; not measured"),
     20: ("expand bids by auctions", "not yet: a join of two streams"),
 }
 

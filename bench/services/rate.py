@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 from bench.compare import OURS, Turn, check_contender
+from bench.limits import LEAST_RATIOS, LEAST_SHARE, rate_against
 from bench.process import FLINK_KAFKA, SPARK_KAFKA, Contender, ContenderProcess
 from bench.record import Part
 from bench.services.broker import Broker, start_broker, stream
@@ -26,7 +27,6 @@ from headrace.client.connect import Connection, connect
 from headrace.demo.server import Server
 from headrace.errors import HeadraceError
 
-LEAST_SHARE = 70  # % of the journal's rate
 MOST_S = 900.0
 FIELDS = "visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL"
 NAME = "topic to served answer"
@@ -138,5 +138,6 @@ def _part(sizes: FullSizes, ours: dict[str, Any], others: dict[str, Any]) -> Par
     ]
     for name, turn in others.items():
         ratio = turn["seconds"] / median(one["seconds"] for one in ours["kafka"])
-        figures.append(Figure(f"rate against {name}", ratio, "x", f"{sizes.events / turn['seconds']:,.0f} events/s"))
+        rate = f"{sizes.events / turn['seconds']:,.0f} events/s"
+        figures.append(Figure(rate_against(name), ratio, "x", rate, LEAST_RATIOS.get(name)))
     return Part(figures, {"ours": ours, "others": others, "sizes": asdict(sizes), "name": OURS})

@@ -5,8 +5,8 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-ITEMS = ["pen", "cup", "lamp", "chair", "desk", "shelf", "clock", "vase"]
-START = datetime(2026, 3, 1, tzinfo=UTC)
+ITEMS = {"pen": 10, "cup": 8, "lamp": 7, "chair": 5, "desk": 5, "shelf": 4, "clock": 3, "vase": 2}  # how well they sell
+START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 def main() -> None:
@@ -19,10 +19,10 @@ def main() -> None:
         for week in range(4):
             for item in ITEMS:
                 at = START + timedelta(days=7 * week, hours=draw.randint(6, 9))
-                file.write(f"{item},{draw.randint(60, 120)},{at.isoformat()}\n")
+                file.write(f"{item},{ITEMS[item] * draw.randint(17, 21)},{at.isoformat()}\n")
     with (folder / "sales.ndjson").open("w") as file:
         for minute in range(0, 28 * 1440, 20):
-            item = draw.choices(ITEMS, weights=[10, 8, 7, 5, 5, 4, 3, 2])[0]
+            item = draw.choices(list(ITEMS), weights=list(ITEMS.values()))[0]
             at = START + timedelta(minutes=minute)
             file.write(json.dumps({"item": item, "quantity": draw.randint(1, 2), "at": at.isoformat()}) + "\n")
 

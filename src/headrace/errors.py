@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from headrace.names import shell
+
 
 @dataclass(frozen=True)
 class Location:
@@ -122,6 +124,13 @@ class QuestionError(HeadraceError):
 
     code = "question"
     exit_code = 2
+
+
+class QuestionLimitError(QuestionError):
+    """A question to a view was stopped: it takes longer than the setting `question_timeout_s`."""
+
+    code = "question_limit"
+    exit_code = 1  # it may succeed at another time, or with other settings
 
 
 class SqlError(HeadraceError):
@@ -269,6 +278,10 @@ class JavaEndedError(UnavailableError):
     """Java ended during a job; it is restarted automatically."""
 
 
+class LostFileError(UnavailableError):
+    """A file that a Spark task wrote is not there, or differs from its report; nothing of the job was applied."""
+
+
 class HttpError(HeadraceError):
     """An error of HTTP requests only."""
 
@@ -375,7 +388,7 @@ def not_a_view(stream: str) -> NotFoundError:
     """The error for a question to a stream."""
     return NotFoundError(
         f"'{stream}' is a stream, and only views and tables answer questions",
-        fix=f"`headrace tail {stream}` shows its events; CREATE MATERIALIZED VIEW … FROM {stream} aggregates them",
+        fix=f"`headrace tail {shell(stream)}` shows its events; CREATE MATERIALIZED VIEW … AS SELECT … aggregates them",
     )
 
 
@@ -384,7 +397,7 @@ def not_a_table(name: str, tables: Iterable[str], streams: Iterable[str]) -> Not
     if name in set(streams):
         return NotFoundError(
             f"'{name}' is a stream, and only tables have rows that are replaced and deleted",
-            fix=f"`headrace send {name}` adds events to it; CREATE TABLE … PRIMARY KEY declares a table",
+            fix=f"`headrace send {shell(name)}` adds events to it; CREATE TABLE … PRIMARY KEY declares a table",
         )
     return unknown("table", name, tables)
 
@@ -393,5 +406,5 @@ def not_a_stream(view: str) -> NotFoundError:
     """The error for a view where a stream is meant: it takes no events, and has none to list."""
     return NotFoundError(
         f"'{view}' is a view, and only streams have events",
-        fix=f"`headrace graph` shows the streams that it reads, `headrace ask {view}` its rows",
+        fix=f"`headrace graph` shows the streams that it reads, `headrace ask {shell(view)}` its rows",
     )

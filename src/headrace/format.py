@@ -47,6 +47,16 @@ def number(of: int | float | Decimal) -> str:
     return f"{of:.6g}"
 
 
+def cut(text: str, most: int = 200) -> str:
+    """A text as it is shown where a very long one would hide the rest: its beginning, and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def within(bound: float | None) -> str:
+    """What follows a value that is scaled from a sample: how far it is from the true one, at most; often nothing."""
+    return "" if bound is None else f" ± {bound:,.0f}" if bound >= 10 else f" ± {bound:.2g}"
+
+
 def nested(of: list[Any] | tuple[Any, ...] | dict[str, Any], text: Callable[[Any], str]) -> str:
     """An ARRAY, STRUCT or MAP, from the text of each single value; of a long one the first items."""
     if isinstance(of, dict):

@@ -51,6 +51,12 @@ def data(text: str, most: int = MOST_CHARACTERS) -> Html:
     return tag("bdi", plain(text, most), class_="long" if len(text) > LONG_CHARACTERS else None)
 
 
+def plain_lines(text: str, most: int) -> list[str]:
+    """The lines of a text of several, cut; tabs are spaces, other invisible characters remain for `data` to escape."""
+    lines = text[:most].expandtabs(4).splitlines()
+    return lines if len(text) <= most else [*lines, f"… ({len(text):,} characters)"]
+
+
 def breakable(name: str) -> Html:
     """A name that may be wrapped after each `_`."""
     first, *others = re.split("(?<=_)(?=[^_])", name)

@@ -11,14 +11,25 @@ from typing import Any, TextIO
 
 import structlog
 
+from headrace.format import cut
+
 FILE_BYTES, FILES_KEPT = 10 << 20, 3
 HANDLER = "headrace"  # the handlers that the next `configure` replaces; others stay
+
+MOST_CHARACTERS = 4_000  # of a value in a log
+
+
+def _cut_long(logger: Any, method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Cut values that would fill the file, such as an event of megabytes in an error."""
+    return {name: cut(value, MOST_CHARACTERS) if type(value) is str else value for name, value in event.items()}
+
 
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+    _cut_long,
 ]
 
 

@@ -16,6 +16,13 @@ _SENSITIVE = re.compile(
     r"(^|[._-])(password|passwd|passphrase|pwd|secret|token|credentials?|authorization|jaas|api[._-]?key"
     r"|private[._-]?key|access[._-]?key|key[._-]?pem|cookie)([._-]|$)"
 )
+# Words that name a secret in the query of a URL, besides those of options: Azure's `sig`, Google's `key`.
+_IN_QUERY = re.compile(r"(^|[._-])(sig|signature|key|auth|code|credential|session|jwt|hash|apikey)([._-]|$)")
+_QUERY = re.compile(r"(?P<before>[?&](?P<name>[^\s=&#'\"]+)=)[^\s&#'\"]+")
+# What http and https URLs may hold before their host and behind it: a token as the user, a webhook's path.
+_HTTP_USER = re.compile(r"(?P<before>\bhttps?://)[^\s/'\"]*(?=@)", re.IGNORECASE)
+_HTTP_PATH = re.compile(r"(?P<before>\bhttps?://[^\s/?#'\"]+/)[^\s?#'\"]+", re.IGNORECASE)
+_OPTION = re.compile(r"(?P<before>(?P<name>[\w.-]+)[`\"']?\s*=\s*')(?P<value>[^']*)(?=')")
 # The password of a URL: everything up to the last @ before the path, since a password may hold an @ of its own.
 _URL_PASSWORD = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/]*(?=@)", re.IGNORECASE)
 _WORD_PASSWORD = re.compile(
@@ -73,6 +80,27 @@ def shown(name: str, value: str) -> str:
 
 
 def without_passwords(text: str) -> str:
-    """A text, such as a URL or the message of a driver, without the passwords in it."""
+    """A text, such as a URL or the message of a driver, without the passwords in it.
+
+    Of http and https URLs neither the user nor the path is shown: for many webhooks these are the secret.
+    """
+    text = _HTTP_USER.sub(rf"\g<before>{HIDDEN}", text)
+    text = _HTTP_PATH.sub(rf"\g<before>{HIDDEN}", text)
     text = _URL_PASSWORD.sub(rf"\g<before>{HIDDEN}", text)
+    text = _QUERY.sub(_hide_in_query, text)
     return _WORD_PASSWORD.sub(rf"\g<before>{HIDDEN}", text)
+
+
+def without_secret_options(line: str) -> str:
+    """A line of a definition in which the values of options that hold secrets are stars; it stays as long as it is."""
+
+    def hide(option: re.Match[str]) -> str:
+        value = option["value"]
+        return option["before"] + (value if shown(option["name"], value) == value else "*" * len(value))
+
+    return _OPTION.sub(hide, line)
+
+
+def _hide_in_query(parameter: re.Match[str]) -> str:
+    name = parameter["name"].lower()
+    return parameter["before"] + HIDDEN if is_sensitive(name) or _IN_QUERY.search(name) else parameter[0]

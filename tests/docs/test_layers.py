@@ -13,6 +13,7 @@ GROUND = [
     "disk",
     "faults",
     "timing",
+    "names",
     "format",
     "html",
     "cells",

@@ -112,3 +112,42 @@ def test_a_field_that_is_added_later_is_found_in_older_events(spark: Any, tmp_pa
         assert {(row["log level.x"], row["service.id"]): row["n"] for row in rows} == expected
     finally:
         bench.close()
+
+
+OURS = """CREATE MATERIALIZED VIEW ours AS
+SELECT `log level` AS pane, `first.sku` AS key_id, count(*) AS events, count_if(`user-id, {=;}` > 0) AS corrections,
+  count(*) + 1 AS batch_events
+FROM logs GROUP BY 1, 2, window(`@timestamp`, '1 minute') HAVING events > 0 ORDER BY corrections DESC"""
+
+
+def test_names_of_counts_and_of_the_store_name_columns(spark: Any, tmp_path: Path) -> None:
+    chance = random.Random(5)
+    events = [event(chance) for _ in range(300)]
+    bench = Bench(spark, tmp_path, STREAM)
+    try:
+        bench.add_view(OURS)
+        expected = Counter((made["log.level"], made["@timestamp"][:16]) for made in events)
+        positive = Counter(
+            (made["log.level"], made["@timestamp"][:16]) for made in events if (made["user-id"] or 0) > 0
+        )
+        for number in range(2):
+            lines = [json.dumps(e).encode() for e in events[number::2]]
+            bench.post(lines, key=str(number), keep_bad=False)
+            bench.commit()
+        bench.maintain()
+        for _ in range(2):
+            rows = bench.ask("ours", chance, corrections=True)
+            counted: Counter[Any] = Counter()
+            counted_positive: Counter[Any] = Counter()
+            for row in rows:
+                assert row["events"] == row["_events"] == row["batch_events"] - 1
+                assert row["_corrections"] <= row["_events"]
+                counted[(row["pane"], row["window_start"].isoformat()[:16])] += row["events"]
+                counted_positive[(row["pane"], row["window_start"].isoformat()[:16])] += row["corrections"]
+            assert counted == expected
+            assert counted_positive == positive
+            bench.beat("ours")
+        (first, *_) = bench.ask("ours", chance)
+        assert list(first)[-4:] == ["events", "corrections", "batch_events", "settled"]
+    finally:
+        bench.close()

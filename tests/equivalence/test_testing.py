@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from headrace.define.catalog import parse
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
+from headrace.testing.answers import Request
 from headrace.testing.compare import compare_answer
-from headrace.testing.engine import LayerAnswer, NeedsSparkError, QuickEngine, Request
+from headrace.testing.engine import Engine, LayerAnswer, NeedsSparkError, QuickEngine
 from headrace.testing.events import Commit, GivenEvent, GivenEvents, arrange
 from headrace.testing.first import write_rows
+from headrace.testing.jobs import SparkEngine
 from headrace.testing.read import read_text
 
+from . import test_joins
 from .generate import BAD, STREAM, make_events, make_shape, to_json
 from .reference import Event, corrections, differences
 
 CASES = 25  # views of each seed
+LATER_US = round(datetime(2026, 3, 2, tzinfo=UTC).timestamp()) * 1_000_000  # when the events of joins arrive
 LEAST = 0.5  # of them have to be computed: the others need Spark
 
 
@@ -75,7 +80,8 @@ def test_rows_and_corrections_are_those_of_the_reference(seed: int) -> None:
         commits, made, broken = split(chance, events)
         catalog = parse(STREAM + shape.sql)
         try:
-            outcome = engine.run(catalog, {"events": made}, Request(Question.of(shape.name), whole=True))
+            commits_made = [("events", commit) for commit in made]
+            outcome = engine.run(catalog, commits_made, Request(Question.of(shape.name), whole=True))
         except NeedsSparkError:
             continue
         computed += 1
@@ -99,11 +105,59 @@ def test_commits_are_those_that_the_file_gives_or_one_for_each_arrival() -> None
         return GivenEvent(f'{{"id":{second},"at":"{at.isoformat()}Z"}}'.encode(), arrived and arrived * 1_000_000)
 
     def ids(*commits: tuple[GivenEvent, ...]) -> list[list[Any]]:
-        arranged = arrange(GivenEvents(stream, commits))
-        return [[int(line.split(b":")[1].split(b",")[0]) for line in commit.lines] for commit in arranged]
+        arranged = arrange([GivenEvents(stream, commits)])
+        return [[int(line.split(b":")[1].split(b",")[0]) for line in commit.lines] for _, commit in arranged]
 
     day = 1767225600  # 1 January 2026
     assert ids((event(3), event(1), event(2))) == [[3, 1, 2]]
     assert ids((event(3), event(1)), (event(2),)) == [[3, 1], [2]]
     assert ids((event(3), event(1, day + 9), event(2), event(4, day + 9), event(5, day + 6))) == [[2, 3], [5], [1, 4]]
     assert ids() == []
+
+
+class GivenJoined:
+    """Streams and tables whose commits a test gives, in the order in which they were sent."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.catalog = parse(test_joins.SQL)
+        self.commits: list[tuple[str, Commit]] = []
+        self.parts = {name: Sending(self, name) for name in self.catalog.base_streams}
+
+    def ask(self, view: str) -> list[dict[str, Any]]:
+        """The rows of a view; both layers, where the engine has them, have the same."""
+        outcome = self.engine.run(self.catalog, self.commits, Request(Question.of(view), whole=True))
+        assert not outcome.letters
+        rows, *others = [each.answer.rows() for each in outcome.answers]
+        assert all(other == rows for other in others)
+        return rows
+
+
+class Sending:
+    """Sends the events of one commit of a stream."""
+
+    def __init__(self, tested: GivenJoined, stream: str) -> None:
+        self.tested, self.stream = tested, stream
+
+    def send(self, *events: dict[str, Any]) -> None:
+        arrived_us = np.arange(len(events), dtype=np.int64) + LATER_US + 1000 * len(self.tested.commits)
+        self.tested.commits.append((self.stream, Commit(tuple(map(orjson.dumps, events)), arrived_us)))
+
+
+def test_joined_rows_are_those_that_python_joins() -> None:
+    engine = QuickEngine()
+    for seed in range(4):
+        tested, model = GivenJoined(engine), test_joins.Model()
+        test_joins.play(tested, random.Random(f"tested {seed}"), 20, model, only_fused=True)
+        assert test_joins.answers(tested) == model.expected(), seed
+    engine.close()
+
+
+def test_joined_rows_by_the_real_jobs_are_those_that_python_joins(spark: Any) -> None:
+    engine = SparkEngine(spark)
+    tested, model = GivenJoined(engine), test_joins.Model()
+    test_joins.play(tested, random.Random("tested by jobs"), 10, model, only_fused=True)
+    for view, key in {"residuals": "plan", "timed": "plan"}.items():
+        rows = {row[key]: row["hits"] for row in tested.ask(view)}
+        assert rows == model.expected()[view]
+    engine.close()

@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import json
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-Event = dict[str, Any]
-Cells = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """All rows of a question, as the values of some columns."""
-
-    view: str
-    columns: tuple[str, ...]
-    rows: list[Cells]
-    question: dict[str, Any] = field(default_factory=dict)
-    in_order: bool = False
-    tolerance: float = 0.0
-
-
-def read(path: Path) -> list[Event]:
-    """The events of a file of NDJSON or CSV, their times as such."""
-    if path.suffix == ".csv":
-        with path.open() as file:
-            events: list[Event] = list(csv.DictReader(file))
-    else:
-        events = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{**event, "at": datetime.fromisoformat(event["at"])} if "at" in event else event for event in events]
-
-
-def floor(at: datetime, minutes: int) -> datetime:
-    """The begin of the window of a time."""
-    return datetime.fromtimestamp(at.timestamp() // (60 * minutes) * 60 * minutes, UTC)
-
-
-def grouped(events: Iterable[Event], key: Callable[[Event], Cells]) -> dict[Cells, list[Event]]:
-    groups: dict[Cells, list[Event]] = defaultdict(list)
-    for event in events:
-        groups[key(event)].append(event)
-    return groups
+from tests.examples.answer import Answer, Cells, Event, floor, grouped, read
 
 
 def word_count(folder: Path) -> list[Answer]:
@@ -57,19 +21,31 @@ def word_count(folder: Path) -> list[Answer]:
 
 
 def unique_visitors(folder: Path) -> list[Answer]:
-    visits = read(folder / "visits.ndjson")
-    hours = grouped(visits, lambda visit: (visit["page"], floor(visit["at"], 60)))
-    pages = grouped(visits, lambda visit: (visit["page"],))
-    days = {"start": "2026-03-01", "end": "2026-03-04", "window": "3 days"}
+    visits = []
+    for visit in read(folder / "visits.ndjson"):
+        parts = re.fullmatch("https://([^/]+)(/.*)", visit["url"])
+        assert parts
+        visits.append({**visit, "domain": parts[1], "page": parts[2]})
+    hours = grouped(visits, lambda visit: (visit["domain"], visit["page"], floor(visit["at"], 60)))
+    months = grouped(visits, lambda visit: (visit["domain"], datetime(2025, visit["at"].month, 1, tzinfo=UTC)))
+    domains = grouped(visits, lambda visit: (visit["domain"],))
+    summer = {"by": ["domain"], "start": "2025-06-01", "end": "2025-09-01"}
     columns = ("visits", "visitors")
 
     def cells(groups: dict[Cells, list[Event]]) -> list[Cells]:
         return [(*key, len(each), len({visit["visitor"] for visit in each})) for key, each in groups.items()]
 
     return [
-        Answer("visitors", ("page", "window_start", *columns), cells(hours)),
-        Answer("visitors", ("page", *columns), cells(pages), days),
-        Answer("visitors", ("page", "about"), [(page, n) for page, _, n in cells(pages)], days, tolerance=0.05),
+        Answer("visitors", ("domain", "page", "window_start", *columns), cells(hours)),
+        Answer("visitors", ("domain", "window_start", *columns), cells(months), {**summer, "window": "1 month"}),
+        Answer("visitors", ("domain", *columns), cells(domains), {**summer, "window": "all"}),
+        Answer(
+            "visitors",
+            ("domain", "about"),
+            [(domain, float(n)) for domain, _, n in cells(domains)],
+            {**summer, "window": "all"},
+            tolerance=0.05,
+        ),
     ]
 
 
@@ -104,7 +80,7 @@ def access_log(folder: Path) -> list[Answer]:
             [(page, len(pages[page]), max(request["ms"] for request in pages[page])) for page in slow],
             in_order=True,
         ),
-        Answer("slowest", ("page", "p95_ms"), [(page, p95[page]) for page in slow], tolerance=0.15),
+        Answer("slowest", ("page", "p95_ms"), [(page, float(p95[page])) for page in slow], tolerance=0.15),
     ]
 
 
@@ -143,17 +119,20 @@ def moving_average(folder: Path) -> list[Answer]:
 
 
 def station_alarms(folder: Path) -> list[Answer]:
+    limits = {station["id"]: int(station["critical_limit"]) for station in read(folder / "stations.csv")}
     groups = grouped(read(folder / "alarms.ndjson"), lambda alarm: (alarm["station"], floor(alarm["at"], 15)))
     rows = [
         (
             *key,
             len(each),
             sum(alarm["severity"] == "critical" for alarm in each),
+            limits.get(key[0], 5),
             max(each, key=lambda alarm: alarm["at"])["code"],
         )
         for key, each in groups.items()
     ]
-    return [Answer("alarms_per_station", ("station", "window_start", "alarms", "critical", "last_code"), rows)]
+    columns = ("station", "window_start", "alarms", "critical", "critical_limit", "last_code")
+    return [Answer("alarms_per_station", columns, rows)]
 
 
 def sensor_thresholds(folder: Path) -> list[Answer]:
@@ -190,7 +169,8 @@ def stock(folder: Path) -> list[Answer]:
         left[sale["item"]] -= sale["quantity"]
     sold = Counter(sale["item"] for sale in sales)
     few = sorted((item for item in left if left[item] < 20), key=lambda item: (left[item], item))
-    assert few
+    weeks = grouped(sales, lambda sale: (sale["item"], floor(sale["at"], 1440) - timedelta(sale["at"].weekday())))
+    demand = {key: sum(sale["quantity"] for sale in each) for key, each in weeks.items()}
     return [
         Answer("stock", ("item", "in_stock", "sales"), [(item, left[item], sold[item]) for item in left]),
         Answer(
@@ -198,6 +178,11 @@ def stock(folder: Path) -> list[Answer]:
             ("item", "in_stock", "order_quantity"),
             [(item, left[item], 100 - left[item]) for item in few],
             in_order=True,
+        ),
+        Answer(
+            "demand",
+            ("item", "window_start", "sold", "price_percent"),
+            [(*key, sold, 5 if sold >= 150 else -10 if sold < 50 else 0) for key, sold in demand.items()],
         ),
     ]
 
@@ -229,6 +214,169 @@ def web_shop(folder: Path) -> list[Answer]:
     return [Answer("revenue_by_plan", ("plan", "window_start", "orders", "revenue"), rows)]
 
 
+def taxi_shifts(folder: Path) -> list[Answer]:
+    rides = [
+        {**ride, "started": datetime.fromisoformat(ride["started"]), "ended": datetime.fromisoformat(ride["ended"])}
+        for ride in read(folder / "rides.ndjson")
+    ]
+    windows: dict[Cells, list[Event]] = defaultdict(list)
+    for ride in rides:
+        for back in range(24):
+            windows[ride["driver"], floor(ride["ended"], 60) - timedelta(hours=back)].append(ride)
+    drivers = grouped(rides, lambda ride: (ride["driver"],))
+
+    def minutes(each: list[Event]) -> int:
+        """From the first begin to the last end of the rides between two breaks; the most of them."""
+        most = timedelta()
+        begin = end = None
+        for ride in sorted(each, key=lambda ride: ride["started"]):
+            if begin is None or ride["started"] - end >= timedelta(hours=8):
+                begin = ride["started"]
+            end = ride["ended"]
+            most = max(most, end - begin)
+        return most // timedelta(minutes=1)
+
+    columns = ("rides", "shift_minutes")
+    return [
+        Answer(
+            "shifts",
+            ("driver", "window_start", *columns),
+            [(*key, len(each), minutes(each)) for key, each in windows.items()],
+        ),
+        Answer(
+            "shifts",
+            ("driver", *columns),
+            [(*key, len(each), minutes(each)) for key, each in drivers.items()],
+            {"start": "2026-03-01", "end": "2026-03-04", "window": "all"},
+        ),
+    ]
+
+
+def then_within(folder: Path) -> list[Answer]:
+    alarms = read(folder / "alarms.ndjson")
+
+    def cells(key: Callable[[Event], Cells]) -> list[Cells]:
+        rows = []
+        for values, each in grouped(alarms, key).items():
+            power, lost = ([alarm["at"] for alarm in each if alarm["alarm"] == kind] for kind in ("power", "link_lost"))
+            pairs = sum(any(timedelta() < at - begin <= timedelta(minutes=10) for at in lost) for begin in power)
+            rows += [(*values, len(power), pairs)] if power else []
+        return rows
+
+    columns = ("power", "then_link_lost")
+    return [
+        Answer(
+            "power_then_link",
+            ("device", "window_start", *columns),
+            cells(lambda alarm: (alarm["device"], floor(alarm["at"], 60))),
+        ),
+        Answer("power_then_link", ("device", *columns), cells(lambda alarm: (alarm["device"],)), {"window": "1 day"}),
+    ]
+
+
+def search_clicks(folder: Path) -> list[Answer]:
+    searches = {search["id"]: search for search in read(folder / "searches.ndjson")}
+    clicks = grouped(read(folder / "clicks.ndjson"), lambda click: (click["search"],))
+    rows, seconds = [], defaultdict(list)
+    for name in {*searches, *(name for (name,) in clicks)}:
+        search, own = searches.get(name, {}), sorted(clicks.get((name,), []), key=lambda click: click["at"])
+        first = own[0] if own else {}
+        rows.append((name, search.get("text"), len(own), first.get("result"), search.get("at"), first.get("at")))
+        if search:
+            seconds[search["text"]].append((first["at"] - search["at"]).total_seconds() if own else None)
+    rates = []
+    for text, each in sorted(seconds.items(), key=lambda item: (-len(item[1]), item[0])):
+        clicked = [one for one in each if one is not None]
+        rates.append(
+            (text, len(each), 100 * len(clicked) / len(each), sum(clicked) / len(clicked) if clicked else None)
+        )
+    return [
+        Answer("searched", ("search", "text", "clicks", "first_result", "searched_at", "clicked_at"), rows),
+        Answer("click_rates", ("text", "searches", "clicked_percent", "seconds_to_click"), rates, tolerance=0.01),
+    ]
+
+
+def failure_risk(folder: Path) -> list[Answer]:
+    model = (("temperature", 61.5, 9.2, 1.35), ("vibration", 2.9, 1.1, 2.1), ("rpm", 1480, 160, 0.4))
+
+    def risk(reading: Event) -> float | None:
+        if None in reading.values():
+            return None
+        score = sum(weight * (reading[name] - mean) / deviation for name, mean, deviation, weight in model) - 3.2
+        return round(1 / (1 + math.exp(-score)), 6)
+
+    groups = grouped(read(folder / "readings.ndjson"), lambda each: (each["machine"], floor(each["at"], 60)))
+    rows = []
+    for key, readings in groups.items():
+        risks = [each for each in map(risk, readings) if each is not None]
+        mean = sum(risks) / len(risks) if risks else None
+        rows.append((*key, len(risks), mean, max(risks, default=None), sum(each > 0.5 for each in risks)))
+    return [
+        Answer(
+            "risk_per_machine",
+            ("machine", "window_start", "readings", "risk", "highest", "risky"),
+            rows,
+            tolerance=1e-9,
+        )
+    ]
+
+
+def road_speed(folder: Path) -> list[Answer]:
+    positions = read(folder / "positions.ndjson")
+
+    def cells(key: Callable[[Event], Cells]) -> list[Cells]:
+        rows = []
+        for values, each in grouped(positions, key).items():
+            speeds = [position["kmh"] for position in each]
+            vehicles = len({position["vehicle"] for position in each})
+            rows.append((*values, vehicles, sum(kmh < 20 for kmh in speeds), sum(speeds) / len(speeds)))
+        return rows
+
+    columns = ("vehicles", "slow", "mean_kmh")
+    return [
+        Answer(
+            "speeds",
+            ("road", "segment", "window_start", *columns),
+            cells(lambda each: (each["road"], int(each["km"]), floor(each["at"], 5))),
+            tolerance=0.01,
+        ),
+        Answer(
+            "speeds",
+            ("road", *columns),
+            cells(lambda each: (each["road"],)),
+            {"by": ["road"], "window": "1 hour"},
+            tolerance=0.01,
+        ),
+    ]
+
+
+def money_mules(folder: Path) -> list[Answer]:
+    senders: dict[Cells, set[str]] = defaultdict(set)
+    received: Counter[Cells] = Counter()
+    sent: Counter[Cells] = Counter()
+    for transfer in read(folder / "transfers.csv"):
+        source, target, value = int(transfer["sourceNodeId"]), int(transfer["targetNodeId"]), Decimal(transfer["value"])
+        for back in range(10):
+            day = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(int(transfer["time"]) - back)
+            senders[target, day].add(transfer["sourceNodeId"])
+            received[target, day] += value
+            sent[source, day] += value
+    rows = []
+    for key in {*received, *sent}:
+        suspicious = len(senders[key]) >= 10 and sent[key] >= Decimal("0.8") * received[key]
+        rows.append((*key, len(senders[key]), received[key], sent[key], suspicious))
+    found = {row[0] for row in rows if row[-1]}
+    frauds = {int(account["nodeid"]): account["isFraud"] == "1" for account in read(folder / "accounts.csv")}
+    verdicts = [
+        (fraud, list(frauds.values()).count(fraud), sum(frauds[account] == fraud for account in found))
+        for fraud in (True, False)
+    ]
+    return [
+        Answer("flows", ("account", "window_start", "senders", "received", "sent", "suspicious"), rows),
+        Answer("verdicts", ("fraud", "accounts", "found"), verdicts, in_order=True),
+    ]
+
+
 ANSWERS: dict[str, Callable[[Path], list[Answer]]] = {
     "word-count": word_count,
     "unique-visitors": unique_visitors,
@@ -240,4 +388,17 @@ ANSWERS: dict[str, Callable[[Path], list[Answer]]] = {
     "stock": stock,
     "web-shop": web_shop,
     "people-and-places": people_and_places,
+    "taxi-shifts": taxi_shifts,
+    "then-within": then_within,
+    "search-clicks": search_clicks,
+    "failure-risk": failure_risk,
+    "road-speed": road_speed,
+    "money-mules": money_mules,
+}
+
+# Of each alert, the values of the key for which it must fire.
+ALERTS: dict[str, tuple[str, set[Any]]] = {
+    "taxi-shifts": ("driver", {"D7", "D13"}),
+    "station-alarms": ("station", {"BS-2", "BS-7"}),
+    "money-mules": ("account", set(range(10, 18))),
 }

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
-import shutil
 import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,36 +16,13 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.client.connect import Connection, connect
-from tests.examples.answers import ANSWERS, Answer
-from tests.server import UpServer
+from tests.examples.answer import Answer
+from tests.examples.answers import ALERTS, ANSWERS
+from tests.examples.readmes import EXAMPLES, NAMES, commands, readme
 from tests.waiting import wait_until
 from tests.warm import Java
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/headrace.toml"))
-COMMENT = re.compile(r"\s+#(?=\s).*")
 MOST_LINES = 45  # a README is one screen
-
-
-def readme(name: str) -> str:
-    return (EXAMPLES / name / "README.md").read_text()
-
-
-def commands(name: str) -> list[list[str]]:
-    """The commands of an example's README."""
-    block = re.search(r"```sh\n(.*?)```", readme(name), re.DOTALL)
-    assert block, f"{name}: no commands"
-    return [shlex.split(COMMENT.sub("", line)) for line in block[1].splitlines() if line.strip()]
-
-
-@pytest.fixture
-def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the example, which is the current folder."""
-    folder = tmp_path / request.param
-    shutil.copytree(EXAMPLES / request.param, folder, ignore=shutil.ignore_patterns("data", "events"))
-    monkeypatch.chdir(folder)
-    yield folder
-    UpServer.kill_all()
 
 
 def test_every_example_has_answers() -> None:
@@ -67,7 +41,17 @@ def test_an_example_gives_the_known_answers(example: Path, java: Java, capsys: p
             assert run(command[1:]) == 0, (command, capsys.readouterr().err)
     with connect(example) as connection:
         for answer in ANSWERS[example.name](example / "events"):
+            assert answer.rows, answer.view
             check(connection, answer)
+        if example.name in ALERTS:
+            key, values = ALERTS[example.name]
+            wait_until(lambda: fired(connection, key) == values, 180)
+
+
+def fired(connection: Connection, key: str) -> set[Any]:
+    """The keys of all incidents, whether they are over or not."""
+    alerts = connection.verbs.alerts()
+    return {each.key[key] for alert in alerts for each in (*alert.incidents, *alert.resolved)}
 
 
 def check(connection: Connection, answer: Answer) -> None:
@@ -79,18 +63,20 @@ def check(connection: Connection, answer: Answer) -> None:
     if not answer.tolerance:
         assert cells == expected, answer.view
         return
-    assert len(cells) == len(expected)
-    by_key = {key_of(row): numbers_of(row) for row in cells}
+    is_close = [any(isinstance(row[n], float) for row in expected) for n in range(len(answer.columns))]
+    found = {exact_of(row, is_close): floats_of(row, is_close) for row in cells}
+    assert found.keys() == {exact_of(row, is_close) for row in expected}, answer.view
     for row in expected:
-        assert by_key[key_of(row)] == pytest.approx(numbers_of(row), rel=answer.tolerance), (answer.view, row)
+        numbers = floats_of(row, is_close)
+        assert found[exact_of(row, is_close)] == pytest.approx(numbers, rel=answer.tolerance), (answer.view, row)
 
 
-def key_of(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(cell for cell in row if not isinstance(cell, float | int))
+def exact_of(row: tuple[Any, ...], is_close: list[bool]) -> tuple[Any, ...]:
+    return tuple(cell for cell, close in zip(row, is_close, strict=True) if not close)
 
 
-def numbers_of(row: tuple[Any, ...]) -> list[float]:
-    return [cell for cell in row if isinstance(cell, float | int)]
+def floats_of(row: tuple[Any, ...], is_close: list[bool]) -> list[Any]:
+    return [cell for cell, close in zip(row, is_close, strict=True) if close]
 
 
 def plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from headrace.cli.app import run
 from tests.server import UpServer
 from tests.waiting import wait_until
+from tests.warm import Java
 
 DEFINITIONS = """
 CREATE STREAM visits (page STRING, status INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 SECOND);
@@ -109,3 +110,37 @@ def test_notices_reach_a_webhook_over_kills(tmp_path: Path) -> None:
 def _alert(server: UpServer, name: str) -> dict[str, Any]:
     alerts: list[dict[str, Any]] = server.get("/v1/alerts")["alerts"]
     return next(alert for alert in alerts if alert["name"] == name)
+
+
+SPLIT = """
+CREATE STREAM {stream} (device STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 0 SECONDS);
+CREATE MATERIALIZED VIEW {stream}_alarms AS SELECT device, count(*) AS n FROM {stream}
+GROUP BY device, window(at, '10 minutes');
+CREATE ALERT {stream}_early AS SELECT device, n FROM {stream}_alarms WHERE n >= 3;
+CREATE ALERT {stream}_closed AS SELECT device, n FROM {stream}_alarms WHERE n >= 3 EMIT ON WINDOW CLOSE;
+"""
+
+
+def test_one_request_and_one_event_at_a_time_give_the_same_incidents(java: Java, tmp_path: Path) -> None:
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "headrace.toml").write_text("lease_s = 2\nrehearse = false\n")
+    text = SPLIT.format(stream="whole") + SPLIT.format(stream="single")
+    (tmp_path / "definitions" / "all.sql").write_text(text)
+    minutes = [1, 2, 3, 120, 240, 241, 242, 360, 480]
+    alarms = [{"device": "d", "at": (START + timedelta(minutes=minute)).isoformat()} for minute in minutes]
+    server = java.server(tmp_path).wait_until_ready()
+    server.wait_for_token(server.post("whole", alarms, None)["token"])
+    for number, alarm in enumerate(alarms):
+        if number == 5:  # in the midst of an incident
+            server.kill()
+            server = java.server(tmp_path).wait_until_ready()
+        server.wait_for_token(server.post("single", [alarm], None)["token"])
+    expected = [(f"{hour}:00:00Z", f"{hour}:00:00Z", f"{hour}:10:00Z") for hour in ("2026-01-01T16", "2026-01-01T12")]
+    for name in ("whole_early", "single_early", "whole_closed", "single_closed"):
+        wait_until(lambda name=name: _times(server, name) == expected, details=lambda name=name: _alert(server, name))  # type: ignore[misc]
+    server.stop()
+
+
+def _times(server: UpServer, name: str) -> list[tuple[str, str, str]]:
+    incidents = _alert(server, name)["resolved"]
+    return [(each["since"], each["fired_at"], each["resolved_at"]) for each in incidents]

@@ -119,6 +119,15 @@ SELECT date_trunc('day', at AT TIME ZONE 'Europe/London') AS day, sum(quantity *
        sum(quantity * price) FILTER (WHERE quantity < 0) AS returned, count(DISTINCT customer) AS customers,
        count(*) AS lines
 FROM sales GROUP BY 1;
+
+CREATE STREAM alarms_whole (device INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE MATERIALIZED VIEW devices_whole AS
+SELECT device, count(*) AS n FROM alarms_whole GROUP BY device, window(at, '10 minutes');
+CREATE ALERT many_alarms_whole AS SELECT device, n FROM devices_whole WHERE n >= 15;
+CREATE STREAM alarms_pieces (device INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
+CREATE MATERIALIZED VIEW devices_pieces AS
+SELECT device, count(*) AS n FROM alarms_pieces GROUP BY device, window(at, '10 minutes');
+CREATE ALERT many_alarms_pieces AS SELECT device, n FROM devices_pieces WHERE n >= 15;
 """
 
 

@@ -6,18 +6,23 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from headrace.asof.behind import SHOWN_BYTES
 from headrace.asof.questions import LakeQuestions
+from headrace.cli.explain import render
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.streams import up_to_date
 from headrace.spark.jobs import Job
 from tests.equivalence.bench import Bench
+from tests.equivalence.joined import Joined
 
 STREAM = """
 CREATE STREAM visits (
@@ -189,3 +194,46 @@ def test_a_job_is_counted_and_cancelled(spark: Any) -> None:
         job.cancel()
     assert job.cancelled
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
+
+
+JOINED = """
+CREATE STREAM clicks (user_id STRING, n INT);
+CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, least INT, city STRING);
+CREATE MATERIALIZED VIEW by_plan AS SELECT u.plan, count(*) AS hits
+  FROM clicks c LEFT JOIN users u ON c.user_id = u.id AND c.n >= u.least
+  WHERE user_id NOT IN (SELECT id FROM users WHERE city = 'Rome') GROUP BY u.plan;
+"""
+
+
+def test_the_row_of_a_table_that_each_event_met(spark: Any, tmp_path: Path) -> None:
+    joined = Joined(spark, tmp_path, JOINED)
+    joined.register("by_plan")
+    clicks, users = joined.parts["clicks"], joined.parts["users"]
+    users.send({"id": "ann", "plan": "pro", "least": 2}, {"id": "bob", "plan": "pro", "least": 1})
+    clicks.send({"user_id": "ann", "n": 2}, {"user_id": "ann", "n": 1}, {"user_id": "eve", "n": 1})
+    users.send({"id": "ann", "plan": "free", "least": 0})
+    clicks.send({"user_id": "ann", "n": 1}, {"user_id": "bob", "n": 1})
+    joined.maintain()
+    questions = LakeQuestions(joined.store, joined.find, lambda: spark, up_to_date, tmp_path / "q")
+
+    def met(plan: str | None) -> list[tuple[str, Any]]:
+        explanation = questions.explain(CellQuestion.of("by_plan", {"plan": plan}))
+        assert Explanation.from_dict(json.loads(json.dumps(explanation.as_dict()))) == explanation
+        first = [event.joined[0] for event in explanation.events]
+        others = [each for event in explanation.events for each in event.joined[1:]]
+        assert {(each.table, each.row) for each in others} == {("users", None)}  # of NOT IN
+        printed = print_wide(explanation)
+        assert all(str(each) in printed for each in first)
+        return [(each.key["id"], each.row) for each in first]
+
+    assert met("pro") == [("ann", {"plan": "pro", "least": 2}), ("bob", {"plan": "pro", "least": 1})]
+    assert met(None) == [("ann", None), ("eve", None)]
+    assert met("free") == [("ann", {"plan": "free", "least": 0})]
+    joined.close()
+
+
+def print_wide(explanation: Explanation) -> str:
+    """An explanation as the command prints it, on a wide terminal."""
+    wide = Console(width=400, record=True, file=StringIO())
+    wide.print(render(explanation))
+    return wide.export_text()

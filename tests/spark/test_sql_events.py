@@ -22,6 +22,7 @@ STREAMS = """
 CREATE STREAM visits (page STRING, tags ARRAY<STRING>, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);
 CREATE STREAM quiet (n INT);
 CREATE STREAM grown (country STRING, n INT);
+CREATE STREAM `web "events"/``1``` AS SELECT page AS `the page` FROM visits WHERE page = '/home';
 CREATE STREAM tagged AS SELECT page, explode(tags) AS tag FROM visits UNION ALL SELECT country, 'grown' FROM grown;
 """
 CHANGES = [
@@ -79,7 +80,7 @@ def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
         return Events(workspace, spark).sql(query, limit)
 
     yield sql
-    for name in ("visits", "quiet", "grown", "tagged"):
+    for name in ("visits", "quiet", "grown", "tagged", 'web "events"/`1`'):
         for table in (name, f"{name}_dead_letters"):
             spark.catalog.dropTempView(table)
 
@@ -93,6 +94,11 @@ def test_events_are_rows_with_reserved_columns(ask: Any) -> None:
     assert first["_value"] == _visit("/home", ["a"]).decode()
     assert dict(answer.columns)["tags"] == "ARRAY<STRING>"
     assert (answer.commits, answer.freshness_ms, answer.truncated) == ({"visits": 2}, 0, False)
+
+
+def test_a_stream_with_a_quoted_name(ask: Any) -> None:
+    answer = ask('SELECT count(*) AS n FROM `web "events"/``1``` w JOIN visits v ON w.`the page` = v.page')
+    assert answer.rows() == [{"n": 4}]
 
 
 def test_an_added_field_is_read_from_older_events_too(ask: Any) -> None:

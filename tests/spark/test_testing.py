@@ -13,6 +13,7 @@ from headrace.testing.engine import QuickEngine
 from headrace.testing.jobs import SparkEngine
 from headrace.testing.read import read_text
 from headrace.testing.run import Runner
+from tests.unit.testing.joined import CHANGING, SQL, file_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 MORE = """
@@ -99,3 +100,11 @@ def test_both_layers_are_compared(spark: Any, definitions: Path) -> None:
     text = ONLY_SPARK.replace("n: 1", "n: 2")
     ((_, state, messages),) = states(SparkEngine(spark), definitions, text)
     assert (state, messages[0]) == ("failed", "rows of view 'times': 1 differ")  # once: both layers say the same
+
+
+def test_joins_and_tables_give_the_same_rows_by_the_jobs(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "all.sql").write_text(SQL)
+    text = file_of("lefts", "nested", "payers", "by_payer_plan", "sampled", "top_shares") + CHANGING
+    assert states(SparkEngine(spark), tmp_path, text) == [
+        (name, "passed", [""]) for name, _, _ in states(QuickEngine(), tmp_path, text)
+    ]

@@ -100,6 +100,7 @@ def serve() -> Iterator[Callable[..., Served]]:
         listener.listen()  # requests before the server's thread runs wait for it
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(listener))
         server = Server(create_app(runtime, timeouts), runtime.workspace.settings.max_connections)
+        server.on_stop = runtime.begin_stop
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         client = http.Client(base_url=runtime.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SECRET = "/the/secret"  # stands for a file that is there and that nobody's query should see
+TARGET = "/the/target"  # stands for a file that is not there and that nobody's query should write
 
 # What reaches for files, the network, settings, the catalogue, the process, or changes anything.
 REACHING = [
@@ -44,14 +45,14 @@ REACHING = [
     "LOAD '/tmp/x.duckdb_extension'",
     "FORCE INSTALL spatial FROM community",
     # databases, copies, changes
-    "ATTACH '/tmp/hostile.duckdb' AS other",
+    f"ATTACH '{TARGET}.duckdb' AS other",
     f"ATTACH '{SECRET}' (READ_ONLY)",
     "ATTACH ':memory:' AS other",
-    "COPY (SELECT 1) TO '/tmp/hostile.csv'",
+    f"COPY (SELECT 1) TO '{TARGET}.csv'",
     "COPY traffic TO '/dev/stdout'",
     f"COPY traffic FROM '{SECRET}'",
-    "EXPORT DATABASE '/tmp/hostile'",
-    "IMPORT DATABASE '/tmp/hostile'",
+    f"EXPORT DATABASE '{TARGET}'",
+    f"IMPORT DATABASE '{TARGET}'",
     "CREATE TABLE x AS SELECT 1",
     "CREATE VIEW x AS SELECT 1",
     "CREATE MACRO f(a) AS a",
@@ -69,7 +70,7 @@ REACHING = [
     "WITH d AS (DELETE FROM traffic RETURNING *) SELECT * FROM d",
     "WITH d AS (UPDATE traffic SET hits = 0 RETURNING *) SELECT * FROM d",
     "WITH d AS (INSERT INTO traffic SELECT * FROM traffic RETURNING *) SELECT * FROM d",
-    "WITH d AS (COPY traffic TO '/tmp/hostile.csv') SELECT * FROM d",
+    f"WITH d AS (COPY traffic TO '{TARGET}.csv') SELECT * FROM d",
     # settings
     "SET enable_external_access = true",
     "SET lock_configuration = false",
@@ -84,9 +85,9 @@ REACHING = [
     "SELECT current_setting('temp_directory')",
     "SELECT current_setting('secret_directory')",
     "SELECT getenv('PATH')",
-    "SELECT * FROM enable_logging(storage = 'file', storage_path = '/tmp/hostile')",
+    f"SELECT * FROM enable_logging(storage = 'file', storage_path = '{TARGET}')",
     "SELECT write_log('x')",
-    "SELECT * FROM enable_profiling(format = 'json', save_location = '/tmp/hostile.json')",
+    f"SELECT * FROM enable_profiling(format = 'json', save_location = '{TARGET}.json')",
     # the catalogue
     "SELECT * FROM duckdb_databases()",
     "SELECT * FROM duckdb_tables()",

@@ -7,6 +7,7 @@ from typing import Any
 from headrace.server.runtime import Runtime
 from headrace.web.meter import RequestNumbers
 from headrace.web.metrics import (
+    LATENCY,
     OF_SINKS,
     OF_STREAMS,
     OF_SUBSCRIPTIONS,
@@ -56,6 +57,7 @@ Counters of requests start at 0 with the process. Counters of the log (`headrace
 | `deriv(headrace_subscription_lag_events[10m]) > 0` for 30 minutes | members of a subscription are too slow |
 | `deriv(headrace_backlog_bytes[10m]) > 0` for 30 minutes | events arrive faster than they are appended |
 | `histogram_quantile(0.99, rate(headrace_answer_seconds_bucket[5m])) > 0.25` | slow answers |
+| `histogram_quantile(0.99, rate(headrace_latency_seconds_bucket[5m])) > 5` | events are in the answers late |
 """
 
 
@@ -65,7 +67,7 @@ def metrics_reference(runtime: Runtime) -> str:
     # Labels of metrics that have no sample before the first request, or before Spark runs.
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
-    labels |= {number.name: ("view",) for number in OF_VIEWS}
+    labels |= {LATENCY[0]: ("stream", "view")} | {number.name: ("view",) for number in OF_VIEWS}
     labels |= {number.name: ("sink",) for number in OF_SINKS}
     labels |= {number.name: ("subscription",) for number in OF_SUBSCRIPTIONS}
     labels |= {name: ("stream", label) for name, _, label, _ in PARTS_OF_STREAMS}

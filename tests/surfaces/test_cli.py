@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import statistics
 import subprocess
 import sys
 import tomllib
@@ -21,7 +19,6 @@ from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
 
 Command = Callable[..., Ran]
-SPARE = 2.0  # margin for other processes on the machine, which slow down the core that they share
 EXPECTED = {
     "init", "plan", "apply", "test", "up", "send", "ask", "explain", "sql", "status", "streams", "views",
     "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench", "tail", "subscriptions",
@@ -46,34 +43,32 @@ def test_each_command_has_help(headrace: Command, command: str) -> None:
     assert f"Usage: headrace {command}" in result.out
 
 
-HEAVY = ("pyspark", "py4j", "duckdb", "pyarrow", "numpy", "pandas", "deltalake", "fastapi", "structlog", "httpx2")
+HEAVY = {
+    "pyspark", "py4j", "duckdb", "pyarrow", "numpy", "pandas", "deltalake", "fastapi", "structlog", "httpx2",
+    "pydantic",
+}  # fmt: skip
+MOST_MODULES = 300  # of a command that asks a server
 PRINT_MODULES = (
     "import sys; from headrace.cli.app import run; code = run(sys.argv[1:]); print(*sys.modules); sys.exit(code)"
 )
 
 
-def imported_packages(*arguments: object) -> set[str]:
-    """The packages that a command has imported when it ends."""
+def imported_modules(*arguments: object) -> list[str]:
+    """The modules that a command has imported when it ends. Their number is the same on every machine."""
     command = [sys.executable, "-c", PRINT_MODULES, *map(str, arguments)]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
-    return {name.partition(".")[0] for name in process.stdout.splitlines()[-1].split()}
+    return process.stdout.splitlines()[-1].split()
 
 
-def cpu_s(*arguments: object) -> float:
-    """CPU time that a command takes, user and system: the median of some runs."""
-    times_s = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([HEADRACE, *map(str, arguments)], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        times_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(times_s)
+def packages(modules: list[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
 
 
-def test_help_is_fast_and_imports_no_heavy_package() -> None:
-    assert not imported_packages("--help") & {*HEAVY, "pydantic", "rich", "orjson"}
-    assert cpu_s("--help") < 0.35 * SPARE  # 0.1 s on a quiet machine
+def test_help_imports_little() -> None:
+    modules = imported_modules("--help")
+    assert not packages(modules) & {*HEAVY, "rich", "orjson"}
+    assert len(modules) <= 160
 
 
 def test_help_of_a_command_imports_no_heavy_package() -> None:
@@ -81,21 +76,25 @@ def test_help_of_a_command_imports_no_heavy_package() -> None:
     process = subprocess.run(
         [sys.executable, "-c", f"{load_all}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
-    assert not {name.partition(".")[0] for name in process.stdout.split()} & set(HEAVY)
+    assert not packages(process.stdout.split()) & HEAVY
 
 
-def test_commands_to_a_server_are_fast_and_import_no_heavy_package(applied: Path, served: Served) -> None:
-    for command in (["status"], ["plan"], ["ask", "traffic"], ["streams"], ["views"], ["versions", "traffic"]):
-        assert not imported_packages(*command, "-w", applied) & set(HEAVY), command
-        assert not imported_packages(*command, "--json", "-w", served.url) & set(HEAVY), command
-    for command in (["status"], ["plan"], ["ask", "traffic"]):
-        assert cpu_s(*command, "-w", applied) < 0.5 * SPARE, command  # 0.26 s on a quiet machine
+def test_commands_beside_a_server_import_little(applied: Path, served: Served) -> None:
+    events = write_events(applied / "v.ndjson", visit())
+    for command in (
+        ["status"], ["plan"], ["ask", "traffic"], ["send", "visits", events], ["streams"], ["views"],
+        ["versions", "traffic"], ["sql", "--help"],
+    ):  # fmt: skip
+        for options in (["-w", applied], ["--json", "-w", served.url]):
+            modules = imported_modules(*command, *options)
+            assert not packages(modules) & HEAVY, command
+            assert len(modules) <= MOST_MODULES, command
 
 
 def test_commands_without_spark_do_not_import_it(applied: Path) -> None:
     events = write_events(applied / "v.ndjson", visit())
     for arguments in (["plan"], ["status"], ["views", "--json"], ["send", "visits", events]):
-        assert "pyspark" not in imported_packages(*arguments, "-w", applied), arguments
+        assert "pyspark" not in packages(imported_modules(*arguments, "-w", applied)), arguments
 
 
 def test_version(headrace: Command) -> None:
@@ -108,7 +107,12 @@ def test_init_creates_a_valid_workspace(folder: Path, headrace: Command) -> None
     assert (folder / ".gitignore").read_text() == "data/\n"
     assert headrace("plan", "-w", folder).out.endswith("2 to create\n")
     result = headrace("init", folder / "other", "--json").json
-    assert result["files"] == ["headrace.toml", "definitions/shop.sql", "tests/shop.yaml", ".gitignore"]
+    files = ["headrace.toml", "definitions/shop.sql", "tests/shop.yaml", "visits.ndjson", ".gitignore"]
+    assert result["files"] == files
+    send = result["next"][1].split()
+    assert send[:2] == ["headrace", "send"]
+    assert headrace("apply", "--yes", "-w", folder / "other").code == 0
+    assert headrace(*send[1:-1]).out.startswith("5 events sent")  # without --wait, since no server runs
     again = headrace("init", folder)
     assert again.code == 1
     assert "exists already" in again.err

@@ -53,6 +53,7 @@ def test_all_answers_of_a_short_run_are_correct(tmp_path):
     assert (edit["answers_failed"], edit["audit"]["agreed"], edit["audit"]["drift"]) == (0, True, [])
     assert set(edit["answers_by_version"]) == {"1", "2"}
     assert edit["events_read"] > 0
+    assert min(edit["estimated_s"], edit["served_after_s"]) > 0
     assert late["after"]["hits"] == (late["before"] or {"hits": 0})["hits"] + 1
     assert late["explained"]["correction"] is True
     assert late["explained"]["behind_ms"] == 3 * 3_600_000

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ from tests.waiting import wait_until
 
 EVENTS = "/v1/streams/visits/events"
 MOST_GROWN_MB = 300
-SLOWEST_ANSWER_S = 60.0  # on a busy machine; an answer that waited for all bodies would take longer
 MB = 1 << 20
 
 
@@ -40,7 +38,7 @@ class Flooded:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip().removeprefix("http://")
-        self.accepted = 0
+        self.accepted = self._posting = 0
         self._counting = threading.Lock()
         wait_until(self._is_up)
         self.post(orjson.dumps([visit()] * 1000), {})
@@ -65,20 +63,25 @@ class Flooded:
 
     def post(self, body: bytes, headers: dict[str, str]) -> int:
         """The status of a post; a 429 must have a Retry-After header."""
-        status, reply_headers = self.request("POST", EVENTS, body, headers)
+        with self._counting:
+            self._posting += 1
+        try:
+            status, reply_headers = self.request("POST", EVENTS, body, headers)
+        finally:
+            with self._counting:
+                self._posting -= 1
         assert status != 429 or reply_headers["retry-after"]
         return status
 
     def forget(self) -> None:
         """Start a new measurement."""
-        self._largest_mb, self.answers, self.slowest_s = 0.0, 0, 0.0
+        self._largest_mb, self.answers, self.answers_meanwhile = 0.0, 0, 0
 
     def check(self) -> None:
         """Memory is within its limit, queries were answered, and acknowledged events are stored."""
         assert self.process.poll() is None
         assert self._largest_mb - self._at_first_mb < MOST_GROWN_MB
-        assert self.answers > 0
-        assert self.slowest_s < SLOWEST_ANSWER_S
+        assert self.answers_meanwhile > 0, "an answer waited for all bodies"
         assert self._stored_events() == self.accepted
 
     def stop(self) -> None:
@@ -105,10 +108,9 @@ class Flooded:
 
     def _ask(self) -> None:
         while not self._stopped.wait(0.05):
-            start = time.monotonic()
             if self.request("GET", "/v1/views/traffic", None, {})[0] == 200:
                 self.answers += 1
-            self.slowest_s = max(self.slowest_s, time.monotonic() - start)
+                self.answers_meanwhile += self._posting > 0
 
     def _stored_events(self) -> int:
         count = 0

@@ -78,7 +78,7 @@ def test_malformed_headers_cause_no_internal_error(target: Served) -> None:
 def test_malformed_paths_cause_no_internal_error(target: Served) -> None:
     paths = [b"/v1/views/%ff", b"/%00", b"//", b"/?%ff=%fe", b"/views/traffic?a=\xff", b"/nowhere?\xff", b"/\xff", b"*",
              b"/v1/tokens/%20", b"/v1/tokens/visits.-1", b"/v1/tokens/visits." + b"f" * 40, b"/v1/views/\xe2\x82\xac",
-             b"/v1/streams/%F0%9F/dead-letters", b"/login?next=%ff", b"/views/a%2Fb", b"/page/..%2f..",
+             b"/v1/streams/%F0%9F/dead-letters", b"/login?next=%ff", b"/v1/views/a%2Fb", b"/page/..%2f..",
              b"http://[/"]  # fmt: skip
     with no_fault(target) as check:
         for path in paths:

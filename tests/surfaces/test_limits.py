@@ -54,6 +54,8 @@ def test_a_slow_body_times_out(applied: Path, serve: Callable[..., Served]) -> N
         ("GET /" + "x" * 70_000, 431, "headers_too_long"),
         ("GET /health HTTP/1.1\r\n" + "A: " + "x" * 70_000 + "\r\n", 431, "headers_too_long"),
         ("GET /health HTTP/1.1\r\n" + "A: x\r\n" * 20_000, 431, "headers_too_long"),
+        ("GET /health HTTP/1.1\r\n" + "A: " + "x" * 70_000 + "\r\n\r\n", 431, "headers_too_long"),
+        ("POST /v1/sql HTTP/1.1\r\nContent-Length: 2\r\nA: " + "x" * 70_000 + "\r\n\r\n{}", 431, "headers_too_long"),
         ("nonsense\r\n\r\n", 422, "request"),
     ],
 )

@@ -111,6 +111,7 @@ def test_an_answer_without_rows(connection: Connection) -> None:
 
 def test_a_view_is_an_object(connection: Connection) -> None:
     view = connection.view("traffic")
+    assert repr(connection) == f"connection to the server at {connection.url}"
     assert repr(view) == "view traffic"
     frame = view.df(key={"page": "/home"}, window="all")
     assert list(frame["hits"]) == [30]

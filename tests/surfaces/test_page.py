@@ -10,15 +10,32 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from headrace.alert.status import AlertStatus
 from headrace.cli.app import run
 from headrace.server.state import WorkspaceStatus
 from headrace.web.app import Timeouts
+from headrace.web.page.alerts import alerts_badge
 from headrace.web.page.pages import WorkspacePage
-from tests.surfaces.conftest import Served, visit
+from tests.surfaces.browser import chromium, open_tab
+from tests.surfaces.conftest import Ran, Served, visit
 from tests.surfaces.sql_shop import fill, visit_of
 
 HTML = {"accept": "text/html"}
 TOKEN = "open sesame"
+WIDE_NAME = "WWWWWWWWWWWWWWWW_MMMMMMMMMMMMMMMM_QQQQQQQQQQQQQQQQ"
+DEFINITIONS = f"""
+CREATE MATERIALIZED VIEW busiest AS
+SELECT page, count(*) AS hits FROM visits GROUP BY page, window(at, '1 minute') ORDER BY hits DESC, page LIMIT 2;
+CREATE MATERIALIZED VIEW busiest_ever AS
+SELECT page, sum(bytes) AS bytes FROM visits GROUP BY page ORDER BY bytes LIMIT 2;
+CREATE MATERIALIZED VIEW sampled AS
+SELECT page, count(*) AS hits FROM visits TABLESAMPLE (50 PERCENT) GROUP BY page, window(at, '1 minute');
+CREATE MATERIALIZED VIEW {WIDE_NAME} AS SELECT count(*) AS n FROM visits GROUP BY window(at, '1 minute');
+CREATE VIEW several_lines AS
+SELECT page,
+       hits   -- of a minute
+FROM busiest;
+"""
 LEGEND = r'<bdi>(/\d)</bdi></a> <span class="quiet">(\d+)'  # key and number
 
 
@@ -283,3 +300,67 @@ def test_the_cookie_opens_the_page_and_nothing_else(applied: Path, serve: Callab
         assert http.request(method, path, json=visit()).status_code == 401, path
     assert http.post("/logout").headers["location"] == "/login"
     assert http.get("/").status_code == 401
+
+
+@pytest.fixture
+def shop(folder: Path, headrace: Callable[..., Ran], serve: Callable[..., Served], tmp_path: Path) -> Served:
+    (folder / "definitions" / "more.sql").write_text(DEFINITIONS)
+    applied = headrace("apply", "--yes", "-w", folder)
+    assert applied.code == 0, applied.err
+    served = serve(folder)
+    visits = [visit_of("/home", 9), visit_of("/cart", 1, size=7), visit_of("/cart", 1), visit_of("/help", 3, size=900)]
+    for view in ("busiest", "busiest_ever", "sampled"):
+        fill(served.runtime, tmp_path, view, visits)
+    return served
+
+
+def test_a_page_has_the_rows_in_the_order_of_the_view(shop: Served) -> None:
+    page = shop.http.get("/views/busiest")
+    assert (column(page.text, 1), column(page.text, 2)) == (["/cart", "/help"], ["2", "1"])
+    assert "by ORDER BY hits DESC, page and LIMIT 2 of the view" in read(page)
+    ever = shop.http.get("/views/busiest_ever")
+    assert (column(ever.text, 0), column(ever.text, 1)) == (["/home", "/cart"], ["100", "107"])
+    assert len(column(shop.http.get("/views/busiest?sort=page").text, 1)) == 3, "who sorts sees all"
+    assert len(column(shop.http.get("/").text, 1)) == 2, "on the first page, too"
+
+
+def test_a_page_shows_the_bounds_of_a_sample(shop: Served) -> None:
+    rows = shop.http.get("/v1/views/sampled").json()
+    expected = [f"{row['hits']:,} ± " for row in rows["rows"]]
+    shown = column(shop.http.get("/views/sampled?sort=window_start").text, 2)
+    assert all(text.startswith(start) for text, start in zip(shown, expected, strict=True)), shown
+
+
+def test_the_select_of_a_logical_view_has_its_lines(shop: Served) -> None:
+    page = shop.http.get("/views/several_lines").text
+    query = page.partition('class="query">')[2].partition("</pre>")[0]
+    assert "\\u000a" not in query
+    assert query.count("\n") >= 3
+    assert "       hits   -- of a minute" in query
+
+
+def test_a_badge_says_that_alerts_fire() -> None:
+    def alert(name: str, firing: int) -> AlertStatus:
+        return AlertStatus(name, "traffic", "hits > 1", "firing" if firing else "ok", firing, 0, 0)
+
+    assert alerts_badge([alert("a", 0)]) is None
+    assert ">1 alert fires</a>" in str(alerts_badge([alert("a", 3), alert("b", 0)]))
+    assert ">2 alerts fire</a>" in str(alerts_badge([alert("a", 3), alert("b", 1)]))
+
+
+def test_the_texts_of_the_graph_are_inside_their_boxes(shop: Served) -> None:
+    inside = """() => [...document.querySelectorAll('.graph .node')].flatMap(node => {
+        const box = node.querySelector('rect').getBBox();
+        return [...node.querySelectorAll('text')].map(text => {
+            const own = text.getBBox();
+            return own.x >= box.x && own.x + own.width <= box.x + box.width;
+        });
+    })"""
+    with chromium() as browser:
+        for width in (400, 1400):
+            tab = open_tab(browser, viewport={"width": width, "height": 900})
+            tab.page.goto(f"{shop.url}/graph")
+            fits = tab.page.evaluate(inside)
+            assert len(fits) >= 10
+            assert all(fits)
+            tab.check()

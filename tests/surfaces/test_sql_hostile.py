@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,10 +16,9 @@ import pytest
 
 from tests import http
 from tests.surfaces.conftest import Served
-from tests.surfaces.hostile_sql import GREEDY, ODD, REACHING, SECRET
+from tests.surfaces.hostile_sql import GREEDY, ODD, REACHING, SECRET, TARGET
 from tests.surfaces.sql_shop import fill
 from tests.surfaces.unchecked_child import BY_PYTHON
-from tests.waiting import wait_until
 
 TIMEOUT_S = 1.0
 SLACK_S = 60.0  # to start a process on a machine that is busy with other tests; the log says what was stopped
@@ -36,6 +33,12 @@ def secret(tmp_path: Path) -> str:
     return str(file)
 
 
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    """The start of the names that queries try to write."""
+    return str(tmp_path / "hostile")
+
+
 def host_paths(folder: Path) -> list[str]:
     """Paths that no answer may contain."""
     here = [str(folder), sys.prefix, sys.base_prefix, str(Path.cwd()), str(Path.home()), "headrace-sql-", "/.duckdb"]
@@ -48,15 +51,14 @@ class Points:
     def __init__(self, url: str) -> None:
         self._http = http.Client(base_url=url)
         self._stop = threading.Event()
-        self.took_s: list[float] = []
+        self.answers = 0
         self.failures: list[str] = []
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:
         while not self._stop.wait(0.005):
-            start = time.monotonic()
             reply = self._http.get("/v1/views/traffic", params={"key.page": "/home"})
-            self.took_s.append(time.monotonic() - start)
+            self.answers += 1
             if reply.status_code != 200 or sum(row["hits"] for row in reply.json()["rows"]) != 3:
                 self.failures.append(reply.text)
 
@@ -70,50 +72,44 @@ class Points:
         self._http.close()
 
 
-def ask(served: Served, statement: str) -> tuple[httpx2.Response, float]:
-    start = time.monotonic()
-    reply = served.http.post("/v1/sql", json={"query": statement})
-    return reply, time.monotonic() - start
+def ask(served: Served, statement: str) -> httpx2.Response:
+    return served.http.post("/v1/sql", json={"query": statement})
 
 
 def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
-    applied: Path, serve: Callable[..., Served], tmp_path: Path, secret: str
+    applied: Path, serve: Callable[..., Served], tmp_path: Path, secret: str, target: str
 ) -> None:
     served = serve(applied, sql_timeout_s=TIMEOUT_S, sql_memory_mb=256)
     fill(served.runtime, tmp_path)
     hidden = host_paths(tmp_path)
-    with Points(served.url) as quiet:
-        wait_until(lambda: len(quiet.took_s) >= 100)
-    with Points(served.url) as busy:
+    statements = [s.replace(SECRET, secret).replace(TARGET, target) for s in [*REACHING, *ODD, *GREEDY]]
+    with Points(served.url) as points:
         with ThreadPoolExecutor(2) as two:
-            futures = [(s, two.submit(ask, served, s.replace(SECRET, secret))) for s in [*REACHING, *ODD, *GREEDY]]
+            futures = [(statement, two.submit(ask, served, statement)) for statement in statements]
         for statement, future in futures:
-            reply, took_s = future.result()
+            reply = future.result()
             short = statement[:80]
             assert reply.status_code in (400, 404), (short, reply.text)
-            assert took_s < TIMEOUT_S + SLACK_S, (short, took_s)
             error = reply.json()["error"]
             assert error["code"] in ("sql", "sql_limit", "not_found"), (short, error)
             assert "please report it" not in str(error), (short, error)
-            text = reply.text.replace(secret, "")  # the path in the query itself is allowed
+            text = reply.text.replace(secret, "").replace(target, "")  # a path in the query itself is allowed
             assert WORD not in text, short
             assert not [path for path in hidden if path in text], (short, text)
             if statement in GREEDY:
                 assert error["code"] == "sql_limit", (short, error)
-    assert len([*REACHING, *ODD, *GREEDY]) >= 60
-    assert not busy.failures, busy.failures[:1]
-    # One that waited for the statements would take as long as their time-out.
-    before_s, during_s = statistics.median(quiet.took_s), statistics.median(busy.took_s)
-    assert during_s < max(8 * before_s, TIMEOUT_S / 2), (before_s, during_s)
+    assert len(statements) >= 60
+    assert not points.failures, points.failures[:1]
+    assert points.answers > 2 * len(statements)  # one that waited for a statement would be answered once for each
     served.runtime._children.timeout_s = SLACK_S  # what follows must not be stopped on a slow machine
     assert served.http.post("/v1/sql", json={"query": "SELECT sum(hits) AS n FROM traffic"}).json()["rows"] == [
         {"n": 5}
     ]
-    assert not list(Path("/tmp").glob("hostile*"))
+    assert not list(tmp_path.glob("hostile*"))
 
 
-def test_without_the_check_nothing_is_accessible_either(tmp_path: Path, secret: str) -> None:
-    statements = [statement.replace(SECRET, secret) for statement in REACHING]
+def test_without_the_check_nothing_is_accessible_either(tmp_path: Path, secret: str, target: str) -> None:
+    statements = [statement.replace(SECRET, secret).replace(TARGET, target) for statement in REACHING]
     ran = subprocess.run(
         [sys.executable, "-m", "tests.surfaces.unchecked_child"],
         input=orjson.dumps(statements),
@@ -125,10 +121,9 @@ def test_without_the_check_nothing_is_accessible_either(tmp_path: Path, secret: 
     assert len(lines) == len(statements) + len(BY_PYTHON), ran.stderr[-500:]
     for statement, reply in zip(statements, lines, strict=False):
         assert WORD not in reply.get("rows", "") + reply.get("error", ""), statement
-        message = reply.get("message", "").replace(secret, "")
+        message = reply.get("message", "").replace(secret, "").replace(target, "")
         assert not [path for path in host_paths(tmp_path) if path in message], (statement, message)
         if secret in statement:
             assert "rows" not in reply or "permission" in reply["rows"], statement
     assert all("error" in reply for reply in lines[len(statements) :]), "files, sockets and processes are out of reach"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.csv"]
-    assert not list(Path("/tmp").glob("hostile*"))

@@ -237,7 +237,7 @@ def test_what_a_subscription_refuses(served: Served) -> None:
         ("x", {"stream": "visits", "where": "nope > 1"}, "nope"),
         ("x", {"stream": "visits", "wheer": "1"}, "did you mean 'where'"),
         ("x", {"stream": 5}, "not text"),
-        ("%2e%2e%2fx", {"stream": "visits"}, "no endpoint"),
+        ("%2e%2e%2fx", {"stream": "visits"}, "the name of a subscription is not valid"),
         (".x", {"stream": "visits"}, "not valid"),
         ("s", {"stream": "visits", "guarantee": "at-most-once"}, "exists with another guarantee"),
         ("s/ack", {}, "a lease is missing"),

@@ -232,6 +232,12 @@ def test_page_and_metrics(up: Up) -> None:
     for times in ("commit", "merge"):
         assert f'headrace_{times}_seconds_count{{stream="visits"}} 0' not in metrics
         assert f'headrace_{times}_seconds_count{{stream="visits"}}' in metrics
+    samples = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line[0] != "#"
+    }
+    of = '{stream="visits",view="traffic"}'
+    assert float(samples[f"headrace_latency_seconds_count{of}"]) > 0  # since an event arrived, until the view had it
+    assert float(samples[f"headrace_latency_seconds_sum{of}"]) > 0
 
 
 def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace: Callable[..., Ran]) -> None:

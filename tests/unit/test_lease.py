@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +16,7 @@ import pytest
 
 from headrace.disk import free_bytes
 from headrace.errors import DiskFullError, FencedError, WorkspaceError
-from headrace.workspace.holder import Holder, live_holder, read_holder
+from headrace.workspace.holder import Holder, live_holder, pid_namespace, read_holder
 from headrace.workspace.lease import Lease
 
 
@@ -106,3 +109,79 @@ def test_a_full_disk_does_not_end_a_lease(small_disk: Callable[[int], Path]) -> 
     assert live_holder(disk / "data" / "lease.json") is not None
     lease.release()
     ballast.close()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from headrace.workspace.lease import Lease
+Lease(Path(sys.argv[1]), url="http://x", silent_after_s=60)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a pid namespace (unshare -pf)")
+def test_the_lease_of_a_process_in_another_container_is_not_taken(file: Path) -> None:
+    command = ["unshare", "-pf", "--kill-child", sys.executable, "-c", HOLD, str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() != b"held\n":
+                pytest.skip("this machine allows no pid namespaces (unshare -pf)")
+            holder = read_holder(file)
+            assert holder is not None
+            assert holder.pids != pid_namespace()  # its pid, such as 1, is another process here or none at all
+            for pid in (holder.pid, 2**22 - 1):
+                assert replace(holder, pid=pid).is_alive()
+            assert not replace(holder, beat_s=holder.beat_s - 61).is_alive()
+            with pytest.raises(WorkspaceError, match="in use by process"):
+                Lease(file, url=None)
+        finally:
+            process.kill()
+
+
+def test_only_a_pid_of_this_machine_and_boot_is_looked_up(file: Path, lease: Lease) -> None:
+    holder = replace(wait_for_a_heartbeat(file), pid=2**22 - 1)
+    assert not holder.is_alive()
+    assert replace(holder, host="another").is_alive()
+    assert replace(holder, boot="another").is_alive()
+    assert replace(holder, pids="another").is_alive()
+
+
+def test_a_holder_on_another_host_whose_clock_differs_keeps_its_lease(file: Path) -> None:
+    beats = [0.0]
+
+    def beat() -> None:
+        beats[0] += 1
+        holder = Holder(1, "http://x", 7, beats[0], 5, host="another")  # of 1970 by the clock here
+        other = file.with_suffix(".other")
+        other.write_bytes(orjson.dumps(holder.__dict__))
+        other.replace(file)
+
+    file.parent.mkdir()
+    beat()
+    stopping = threading.Event()
+
+    def beat_on() -> None:
+        while not stopping.wait(0.05):
+            beat()
+
+    thread = threading.Thread(target=beat_on)
+    thread.start()
+    try:
+        with pytest.raises(WorkspaceError, match="in use by process 1 on host 'another' at http://x"):
+            Lease(file, url=None)
+    finally:
+        stopping.set()
+        thread.join()
+    following = Lease(file, url=None)  # no more heartbeats: it is taken after their time
+    assert following.fence == 8
+    following.release()
+
+
+def test_a_lease_with_fields_of_a_newer_release_is_read(file: Path, lease: Lease) -> None:
+    holder = read_holder(file)
+    assert holder is not None
+    file.write_bytes(orjson.dumps({**holder.__dict__, "rack": 7}))
+    assert read_holder(file) == holder

@@ -208,7 +208,7 @@ def test_back_to_rows_that_are_gone_is_a_build(served: DuckStore) -> None:
     build(served, 3)
     found = rollback(served, 1).step.as_dict()
     assert (found["how"], found["cost"]["events"]) == ("build", 1_000_000)
-    assert found["reason"] == "a build reads 1,000,000 events, about 5 s; the old version serves until then"
+    assert found["reason"] == "a build reads 1,000,000 events, about 6 s; the old version serves until then"
 
 
 def test_back_while_a_build_runs_is_to_end_it(served: DuckStore) -> None:

@@ -107,4 +107,4 @@ def bounded(most: int, *, distinct: bool) -> Merge:
 def bounded_sql(values: str, most: int, *, distinct: bool = False) -> str:
     """DuckDB's SQL for a list in the form that `bounded` merges."""
     values = f"list_distinct({values})" if distinct else values
-    return f"list_transform([{values}], lambda v: CASE WHEN len(v) > {most} THEN [] ELSE list_sort(v) END)[1]"
+    return f"list_transform([{values}], lambda _v: CASE WHEN len(_v) > {most} THEN [] ELSE list_sort(_v) END)[1]"

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.aggregate.base import Aggregate, Function, Partial, PartialColumn, Value
+from headrace.aggregate.calls import LateCallError, call_in_time
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.packed import unchunked
 from headrace.aggregate.signature import Argument, Kind
@@ -59,7 +60,9 @@ def call_code(what: str, run: Callable[..., Any], gives: Type, items: str, *arra
     import pyarrow as pa  # takes 0.1 s to import: not for definitions
 
     try:
-        values = run(*arrays)
+        values = call_in_time(what, run, *arrays)
+    except LateCallError:
+        raise
     except Exception as error:
         raise HeadraceError(f"{what} failed: {type(error).__name__}: {error}") from error
     if isinstance(values, pa.Table | pa.RecordBatch) and gives.name == "STRUCT":

@@ -52,7 +52,7 @@ def _merge_sql(variables: Sequence[str], a: str, b: str) -> str:
 def _merge(name: str, variables: Sequence[str]) -> Merge:
     pair = f"CASE WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN {_merge_sql(variables, '{0}', '{1}')} END"
     some = "list({0}) FILTER (WHERE {0} IS NOT NULL)"
-    return Merge(name, _merge_pair, pair, f"list_reduce({some}, lambda a, b: {_merge_sql(variables, 'a', 'b')})")
+    return Merge(name, _merge_pair, pair, f"list_reduce({some}, lambda _a, _b: {_merge_sql(variables, '_a', '_b')})")
 
 
 MERGES = {ONE: _merge("moments", ONE), TWO: _merge("co_moments", TWO)}

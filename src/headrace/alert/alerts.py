@@ -14,10 +14,11 @@ from typing import Any
 import structlog
 
 from headrace.alert.course import Rules
+from headrace.alert.describe import describe, describe_silence
 from headrace.alert.state import AlertState, Silence, state_file
-from headrace.alert.status import AlertStatus, SilenceStatus, describe, describe_silence
+from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.alert.targets import Delivery, target_names
-from headrace.alert.watch import StreamWatch, ViewWatch, Watch, follower_name
+from headrace.alert.watch import StreamWatch, ViewWatch, Watch, follower_name, rules_of
 from headrace.define.catalog import Catalog
 from headrace.define.durations import parse_duration
 from headrace.define.model import Alert
@@ -102,8 +103,9 @@ class Alerts:
         for each in own:
             if each.name not in followers:
                 self._store.unfollow(each.view, each.name)
+        files = {state_file(self._folder, name) for name in kept}
         for file in self._folder.glob("*.json"):
-            if file.stem not in kept:
+            if file not in files:
                 with suppress(OSError):
                     file.unlink()
 
@@ -203,12 +205,10 @@ class Alerts:
 
 def _rules(alert: Alert, catalog: Catalog) -> Rules:
     view = catalog.views.get(alert.source)
-    window = view.window if view else None
     repeat = alert.get("repeat")
-    return Rules(
+    rules = Rules(
         alert.name,
-        alert.for_ms * 1000,
-        window.slide_ms * 1000 if window else 0,
-        parse_duration(repeat) * 1000 if repeat else None,
-        target_names(alert),
+        repeat_us=parse_duration(repeat) * 1000 if repeat else None,
+        targets=target_names(alert),
     )
+    return rules_of(alert, view, rules) if view else rules

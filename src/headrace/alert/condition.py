@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.alert.incident import Observation
+from headrace.alert.incident import FOREVER_US, Observation
 from headrace.define.expression.python_face import compile_face
 from headrace.define.model import Alert, Window
 from headrace.format import EPOCH
@@ -32,6 +32,12 @@ class Condition:
         ]
         self._columns = [(name, at, encoders[name]) for at, name in enumerate(self._names)]
         self._window = window
+        self._time_us = 0
+
+    def at(self, time_us: int) -> Condition:
+        """Look from a time of the view: a row without a window speaks for the time from then on."""
+        self._time_us = time_us
+        return self
 
     def key(self, row: Sequence[Any]) -> dict[str, Any]:
         """The key of a row, as JSON values."""
@@ -40,20 +46,21 @@ class Condition:
     def observe(self, row: Sequence[Any], version: int, commit: int) -> Observation:
         """What the alert sees of a row."""
         matches = self._where is not None and self._where(row) is True
-        settled = bool(row[self._names.index(SETTLED)]) if self._window else True
-        return Observation(self._shown(row) if matches else {}, matches, settled, version, commit, *self._span(row))
+        return Observation(self._shown(row) if matches else {}, matches, version, commit, *self._span(row))
 
     def observe_gone(self, row: Sequence[Any], version: int, commit: int) -> Observation:
         """What the alert sees of a row that is gone; it has only keys and times."""
-        return Observation({}, False, True, version, commit, *self._span(row))
+        return Observation({}, False, version, commit, *self._span(row))
 
-    def _span(self, row: Sequence[Any]) -> tuple[int | None, int | None]:
-        """The event time that the window of a row adds to the window before it."""
+    def _span(self, row: Sequence[Any]) -> tuple[int, int]:
+        """The event time that the window of a row adds to the window before it; without windows, from now on."""
         if self._window is None:
-            return None, None
+            return self._time_us, FOREVER_US
         start_us, end_us = (_us(row[self._names.index(name)]) for name in (START, END))
-        overlaps = self._window.slide_ms < self._window.size_ms and not self._window.calendar
-        return (end_us - self._window.slide_ms * 1000 if overlaps else start_us), end_us
+        if self._window.calendar and not self._window.cumulative:
+            return start_us, end_us
+        step_start_us = end_us - self._window.slide_ms * 1000
+        return max(start_us, step_start_us) if self._window.cumulative else step_start_us, end_us
 
     def _shown(self, row: Sequence[Any]) -> Mapping[str, Any]:
         """The row as notices show it: what SELECT names, and the bounds of its window."""

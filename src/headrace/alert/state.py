@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
-from headrace.alert.incident import Incident
+from headrace.alert.incident import FOREVER_US, Incident
 from headrace.disk import replace_file
 from headrace.errors import CorruptionError
+from headrace.names import encode_name
 
-MOST_RESOLVED = 100  # resolved incidents that are kept, the newest
+OPEN = ("pending", "firing")
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Notice:
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
-        """The notice that `asdict` gave."""
-        parts = {"incident": Incident(**value["incident"]), "targets": tuple(value["targets"])}
+        """The notice that `write_state` wrote."""
+        parts = {"incident": _read_incident(value["incident"]), "targets": tuple(value["targets"])}
         return cls(**{**value, **parts})
 
 
@@ -54,16 +55,36 @@ def _same(value: Any, expected: Any) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """The incident of one key. Keys and rows are JSON values, as notices show them."""
+    """An incident of one key. Keys and rows are JSON values, as notices show them."""
 
     key: Mapping[str, Any]
     incident: Incident
-    notified_at_us: int | None = None  # when a notice that it fires was last written
+    notified_at_us: int | None = None  # wall time
+    notified: str | None = None  # what was done last: firing, resolved: a notice was written; silenced: none
+    fired: int = 0  # how many notices said that it fires
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
-        """The entry that `asdict` gave."""
-        return cls(value["key"], Incident(**value["incident"]), value["notified_at_us"])
+        """The entry that `write_state` wrote, or an older Headrace."""
+        incident = _read_incident(value["incident"])
+        is_known = value["notified_at_us"] is not None or incident.state == "resolved"
+        notified = incident.state if is_known else None
+        return cls(
+            value["key"],
+            incident,
+            value["notified_at_us"],
+            value.get("notified", notified),
+            value.get("fired", int(notified is not None)),
+        )
+
+
+def _read_incident(value: Mapping[str, Any]) -> Incident:
+    """The incident that `write_state` wrote. An older Headrace wrote no end where there is none yet."""
+    known = {each.name for each in fields(Incident)}
+    parts = {name: part for name, part in value.items() if name in known}
+    if value.get("windowed") is False and value["state"] != "resolved":
+        parts["until_us"] = FOREVER_US
+    return Incident(**{"row_end_us": parts["until_us"], **parts})
 
 
 def key_text(key: Mapping[str, Any]) -> str:
@@ -77,21 +98,30 @@ class AlertState:
 
     fingerprint: str = ""  # of the condition: with another one it starts over
     cursor: str | None = None
-    open: Mapping[str, Entry] = field(default_factory=dict)  # by the text of the key
-    resolved: tuple[Entry, ...] = ()  # newest first
+    from_us: int | None = None  # windows that end by then are history; None before the alert has begun to watch
+    settled_us: int | None = None  # windows that end by then were settled when it looked last
+    keys: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)  # by the text of the key, the oldest first
+    withdrawn: tuple[Entry, ...] = ()  # of which a notice said that they fire, and that are none by the present rows
     silences: tuple[Silence, ...] = ()
     notices: tuple[Notice, ...] = ()  # oldest first
     seen_events: int | None = None  # of an alert on absence: how many events its stream had
     seen_at_us: int | None = None  # and when it got the last one
 
-    def with_resolved(self, entries: tuple[Entry, ...]) -> AlertState:
-        """The state once these are over."""
-        return replace(self, resolved=(*entries, *self.resolved)[:MOST_RESOLVED])
+    @property
+    def open(self) -> list[Entry]:
+        """The incidents that are pending or firing."""
+        return [entry for entries in self.keys.values() for entry in entries if entry.incident.state in OPEN]
+
+    @property
+    def resolved(self) -> list[Entry]:
+        """The incidents that are over, the newest first."""
+        over = [entry for entries in self.keys.values() for entry in entries if entry.incident.state == "resolved"]
+        return sorted(over, key=lambda entry: (entry.incident.until_us, entry.incident.since_us), reverse=True)
 
 
 def state_file(folder: Path, name: str) -> Path:
     """Where the state of an alert is kept."""
-    return folder / f"{name}.json"
+    return folder / f"{encode_name(name)}.json"
 
 
 def read_state(file: Path) -> AlertState:
@@ -102,8 +132,8 @@ def read_state(file: Path) -> AlertState:
         return AlertState(
             **{
                 **{name: part for name, part in value.items() if name in known},
-                "open": {name: Entry.read(entry) for name, entry in value["open"].items()},
-                "resolved": tuple(map(Entry.read, value["resolved"])),
+                "keys": _read_keys(value),
+                "withdrawn": tuple(map(Entry.read, value.get("withdrawn", ()))),
                 "silences": tuple(Silence(**silence) for silence in value["silences"]),
                 "notices": tuple(map(Notice.read, value["notices"])),
             }
@@ -117,7 +147,19 @@ def read_state(file: Path) -> AlertState:
         ) from error
 
 
+def _read_keys(value: Mapping[str, Any]) -> dict[str, tuple[Entry, ...]]:
+    """The incidents by key. An older Headrace wrote those that were open and those that were resolved."""
+    if "keys" in value:
+        return {name: tuple(map(Entry.read, entries)) for name, entries in value["keys"].items()}
+    keys: dict[str, tuple[Entry, ...]] = {}
+    entries = map(Entry.read, (*value["open"].values(), *value["resolved"]))
+    for entry in sorted(entries, key=lambda entry: entry.incident.since_us):
+        name = key_text(entry.key)
+        keys[name] = (*keys.get(name, ()), entry)
+    return keys
+
+
 def write_state(file: Path, state: AlertState) -> None:
     """Make this the state."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(file, orjson.dumps(asdict(state)), "the state of an alert was not recorded")
+    replace_file(file, orjson.dumps(state), "the state of an alert was not recorded")

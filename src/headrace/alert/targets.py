@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
+from headrace.alert.describe import notice_row
 from headrace.alert.state import Notice
-from headrace.alert.status import notice_row
 from headrace.alert.watch import Watch
 from headrace.define.alerts import OPTIONS
 from headrace.define.model import Alert, Sink
@@ -116,8 +116,8 @@ class Target(Protocol):
 class Webhook:
     """A URL that gets each notice as a JSON object of its own."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._poster = open_poster(sink, f"alert '{sink.source}'")
+    def __init__(self, sink: Sink, allowed: str) -> None:
+        self._poster = open_poster(sink, f"alert '{sink.source}'", allowed)
 
     def send(self, notice: Notice, row: dict[str, Any]) -> None:
         """Post it, with its id so that a repeat can be told."""
@@ -149,4 +149,4 @@ def _open(alert: Alert, workspace: Workspace) -> Target:
     own = {option.name for option in OPTIONS}
     options = tuple((name, value) for name, value in alert.options if name not in own)
     sink = Sink(f"alert_{alert.name}", alert.name, alert.get("connector") or "", options, mode="append")
-    return Webhook(sink) if sink.connector == "http" else Topic(sink, workspace)
+    return Webhook(sink, workspace.settings.http_allow) if sink.connector == "http" else Topic(sink, workspace)

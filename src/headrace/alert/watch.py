@@ -11,20 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace.alert.condition import Condition
-from headrace.alert.course import Rules, absent, note_rows, note_time
-from headrace.alert.incident import Clock, Observation
+from headrace.alert.condition import SETTLED, Condition
+from headrace.alert.course import EVENTS_ARRIVE, Rules, absent, note_rows, note_time
+from headrace.alert.incident import FOREVER_US, NEVER_US, Clock, Observation
 from headrace.alert.state import AlertState, Notice, key_text, read_state, write_state
 from headrace.define.fingerprint import fingerprint
+from headrace.define.loosening import names_in
 from headrace.define.model import Alert, View
 from headrace.serve.change_cursor import Cursor
-from headrace.serve.changes import ChangeBatch, changes_after
+from headrace.serve.changes import ChangeBatch, Evaluation, read_begun
+from headrace.serve.evaluate import find_serving
 from headrace.serve.follower import ViewFollower
-from headrace.store.base import Store
+from headrace.serve.tiling import windows_of
+from headrace.store.base import Snapshot, Store
 from headrace.store.version import Version
 
 ROWS_AT_ONCE = 5_000
-NEVER_US = -(1 << 62)  # before all times
 CURSOR_KEPT_S = 10.0  # how often a cursor is kept while nothing else changes
 KeyedObservation = tuple[Mapping[str, Any], Observation]  # a key, and what the alert sees of its row
 MOST_KEYS = 1_000_000  # of a view whose keys are watched for absence
@@ -52,11 +54,11 @@ class Watch(ABC):
             self.update(lambda _: AlertState(condition, silences=silences))
 
     def update(self, change: Callable[[AlertState], AlertState]) -> None:
-        """Change the state, on disk first. A new cursor alone can wait: rows that come twice change nothing."""
+        """Change the state, on disk first. A new place alone can wait: rows that come twice change nothing."""
         with self._changing:
             state = change(self.state)
             is_due = time.monotonic() - self._saved_s > CURSOR_KEPT_S
-            if replace(state, cursor=None) != replace(self.state, cursor=None) or is_due:
+            if _without_place(state) != _without_place(self.state) or is_due:
                 write_state(self._file, state)
                 self._saved_s = time.monotonic()
             self.state = state
@@ -76,6 +78,10 @@ class Watch(ABC):
             return replace(state, notices=tuple(each for each in notices if each.targets))
 
         self.update(change)
+
+
+def _without_place(state: AlertState) -> AlertState:
+    return replace(state, cursor=None, settled_us=None)
 
 
 class StreamWatch(Watch):
@@ -108,57 +114,71 @@ class ViewWatch(Watch):
         self._follower.follow()
         self._view: View | None = None
         self._condition: Condition | None = None
-        self._ends = _Ends(alert) if alert.absent_ms is not None else None
-        # The newest window of each key is known only after all rows were read.
-        self._cursor = None if self._ends or self.state.cursor is None else Cursor.from_text(self.state.cursor)
+        self._gaps = _Gaps(alert) if alert.absent_ms is not None else None
+        # The windows of each key are known only after all rows were read.
+        self._cursor = None if self._gaps or self.state.cursor is None else Cursor.from_text(self.state.cursor)
+        version = store.read(lambda snapshot: snapshot.serving(alert.source))
+        if version is not None:  # all that comes after the definition counts, however soon it comes
+            self._begin(version)
+
+    def _begin(self, version: Version) -> None:
+        """What is settled when the alert begins to watch is history."""
+        if self.state.from_us is None:
+            clock = _clock(version)
+            self.update(lambda state: replace(state, from_us=clock.settled_us if clock else NEVER_US))
 
     def step(self, now_us: int) -> bool:
         """Look at the next changes."""
-        alert = self.alert
-        batch = changes_after(
-            self._store,
-            alert.source,
-            self._cursor,
-            limit=ROWS_AT_ONCE,
-            on_close=alert.on_close,
-            corrections=not alert.on_close,
-        )
-        version = self._store.read(lambda snapshot: snapshot.serving(alert.source))
-        if version is None or version.number != batch.version:
-            return True  # another version has begun to serve; its rows come next
+        with self._store.snapshot() as snapshot:
+            version = find_serving(snapshot, self.alert.source)
+            batch = self._read(snapshot, version)
+        self._begin(version)
         clock = _clock(version)
+        # Another version: what was settled before it keeps its incidents.
+        is_other = self._cursor is not None and self._cursor.version != batch.version
+        if self._gaps and (is_other or batch.restarted):
+            self._gaps.forget()
         rows = self._observed(batch, version, clock) if clock else []
-        # Time goes on only once all rows up to it were looked at.
-        more = batch.more or batch.cursor.tick != version.total("applied_to")
 
         def change(state: AlertState) -> AlertState:
+            if is_other and state.settled_us is not None:
+                from_us = state.settled_us if state.from_us is None else max(state.settled_us, state.from_us)
+                state = replace(state, from_us=from_us)
             if clock is not None:
-                state = note_rows(state, self.rules, rows, clock)
-                state = state if more else note_time(state, self.rules, clock, now_us)
+                ended = self._ended(state, clock) if batch.restarted or (is_other and self._gaps) else ()
+                state = note_rows(state, self.rules, (*ended, *rows), clock)
+                # Time goes on only once all rows up to it were looked at.
+                state = state if batch.more else note_time(state, self.rules, clock, now_us)
             return replace(state, cursor=batch.cursor.to_text())
 
         self.update(change)
         self._cursor = batch.cursor
         self._follower.passed(batch.cursor)
-        return more
+        return batch.more
+
+    def _read(self, snapshot: Snapshot, version: Version) -> ChangeBatch:
+        if self.rules.on_close:
+            return Evaluation(snapshot, version, ROWS_AT_ONCE, True, True).after(self._cursor)
+        return read_begun(snapshot, version, self._cursor, ROWS_AT_ONCE)
 
     def _observed(self, batch: ChangeBatch, version: Version, clock: Clock) -> list[KeyedObservation]:
-        """The rows as the alert sees them, the oldest window first.
-
-        Of windows that overlap only those are looked at whose last step has begun: later ones lack most of their
-        events.
-        """
-        condition = self._compiled(batch, version.view)
+        """The rows as the alert sees them, the oldest window first."""
+        condition = self._compiled(batch, version.view).at(clock.time_us)
         at = (batch.version, batch.commit)
-        rows: list[KeyedObservation] = [(condition.key(row), condition.observe(row, *at)) for row in batch.upserts]
-        rows += [(condition.key(row), condition.observe_gone(row, *at)) for row in batch.deletes]
-        rows = [
-            (key, observation)
-            for key, observation in rows
-            if observation.start_us is None or observation.start_us <= clock.time_us
-        ]
-        rows.sort(key=lambda row: row[1].end_us or 0)
-        return rows if self._ends is None else self._ends.note(rows, clock)
+        # A key has events also where HAVING leaves its row out, but not those of a version that serves no more.
+        is_old = self._gaps is not None and self._cursor is not None and self._cursor.reads_old
+        deletes = [] if is_old else batch.deletes
+        rows: list[KeyedObservation] = [(condition.key(row), condition.observe_gone(row, *at)) for row in deletes]
+        rows += [(condition.key(row), condition.observe(row, *at)) for row in batch.upserts]
+        rows = [row for row in rows if row[1].start_us <= clock.time_us]
+        rows.sort(key=lambda row: row[1].end_us)
+        return rows if self._gaps is None else self._gaps.note(rows, None if batch.more else clock)
+
+    def _ended(self, state: AlertState, clock: Clock) -> list[KeyedObservation]:
+        """What is open, as if it had ended where rows may still change: the rows that follow take its place."""
+        start_us = clock.time_us if self.rules.windows is None else state.settled_us
+        ended = Observation({}, False, 0, 0, NEVER_US if start_us is None else start_us, FOREVER_US)
+        return [(entry.key, ended) for entry in state.open]
 
     def _compiled(self, batch: ChangeBatch, view: View) -> Condition:
         if self._condition is None or self._view != view:
@@ -168,43 +188,73 @@ class ViewWatch(Watch):
         return self._condition
 
 
-class _Ends:
-    """Up to when each key of a view had events, and which of them have had none for too long."""
+class _Gaps:
+    """When each key of a view had events, and which of them have had none for too long."""
 
     def __init__(self, alert: Alert) -> None:
         self._absent_us = (alert.absent_ms or 0) * 1000
-        self._ends: dict[str, tuple[int, Mapping[str, Any], Observation]] = {}
-        self._oldest: list[tuple[int, str]] = []  # a heap; entries that are no longer true are left in it
+        self.forget()
 
-    def note(self, rows: Sequence[KeyedObservation], clock: Clock) -> list[KeyedObservation]:
-        """Rows as the alert sees them: one that matches for each key without events, one that does not for others."""
-        again: list[KeyedObservation] = []
-        for key, observation in rows:
-            text, end_us = key_text(key), observation.end_us or 0
-            if text in self._ends and self._ends[text][0] >= end_us:
-                continue
-            if text in self._ends or len(self._ends) < MOST_KEYS:
-                self._ends[text] = (end_us, key, observation)
-                heapq.heappush(self._oldest, (end_us, text))
-            if end_us + self._absent_us > clock.time_us:
-                again.append((key, replace(observation, matches=False, settled=True, start_us=None, end_us=None)))
-        return again + list(self._absent(clock))
+    def forget(self) -> None:
+        """Begin again: the keys may be others."""
+        self._spans: dict[str, tuple[int, int]] = {}  # from the first window of a key to its last
+        self._last: dict[str, KeyedObservation] = {}
+        self._oldest: list[tuple[int, str]] = []  # a heap by the end; entries that are no longer true are left in it
+
+    def note(self, rows: Sequence[KeyedObservation], clock: Clock | None) -> list[KeyedObservation]:
+        """The time without events of each key: what matches is such a time, what does not is a time with events.
+
+        Without a clock there are more rows up to it.
+        """
+        observations: list[KeyedObservation] = []
+        for key, row in rows:
+            text = key_text(key)
+            if text not in self._spans:
+                if len(self._spans) >= MOST_KEYS:
+                    continue
+                self._spans[text] = (row.start_us, row.start_us)
+            first_us, last_us = self._spans[text]
+            gap = (last_us, row.start_us) if row.start_us > last_us else (row.end_us, first_us)
+            if gap[1] - gap[0] >= self._absent_us:
+                observations.append((key, _absence(self._last.get(text, (key, row)), *gap)))
+            observations.append((key, replace(row, matches=False)))
+            self._spans[text] = (min(first_us, row.start_us), max(last_us, row.end_us))
+            if row.end_us > last_us:
+                self._last[text] = (key, row)
+                heapq.heappush(self._oldest, (row.end_us, text))
+        return [*observations, *self._absent(clock)] if clock else observations
 
     def _absent(self, clock: Clock) -> Iterable[KeyedObservation]:
         while self._oldest and self._oldest[0][0] + self._absent_us <= clock.time_us:
             end_us, text = heapq.heappop(self._oldest)
-            known_us, key, observation = self._ends[text]
-            if known_us == end_us:
-                yield (
-                    key,
-                    replace(observation, row={**key, **observation.row}, matches=True, start_us=None, end_us=None),
-                )
+            if self._spans[text][1] == end_us:
+                yield self._last[text][0], _absence(self._last[text], end_us, FOREVER_US)
+
+
+def _absence(last: KeyedObservation, start_us: int, end_us: int) -> Observation:
+    key, row = last
+    return replace(row, row={**key, **row.row}, matches=True, start_us=start_us, end_us=end_us)
+
+
+def rules_of(alert: Alert, view: View, rules: Rules) -> Rules:
+    """The rules of an alert on a view."""
+    if alert.absent_ms is not None:
+        return replace(rules, for_us=alert.absent_ms * 1000, ended=EVENTS_ARRIVE, has_pending=False)
+    window = view.window
+    closes = window is not None and view.over is None and (view.shape is None or view.shape.limit is None)
+    names_settled = alert.where is not None and SETTLED in names_in([alert.where])
+    return replace(
+        rules,
+        for_us=alert.for_ms * 1000,
+        windows=None if window is None else windows_of(window),
+        on_close=alert.on_close or (closes and names_settled),
+    )
 
 
 def _clock(version: Version) -> Clock | None:
-    """The time of a view; None before its first event."""
+    """The time of a view; None before its first event. Over a table no row is settled, so the time alone counts."""
     times = [base.time_us for base in version.bases if base.time_us is not None]
     if not times:
         return None
-    settled_us = version.settled_us
+    settled_us = max(times) if version.view.over is not None else version.settled_us
     return Clock(max(times), NEVER_US if settled_us is None else settled_us)

@@ -16,6 +16,7 @@ from headrace.define.relation import PLACE
 from headrace.lake.files import LakeFile
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
 from headrace.lake.storage import Storage
+from headrace.maintain.joins import JOINED
 from headrace.maintain.partials import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
 from headrace.maintain.rows import Joins
 from headrace.serve.cell import Cell
@@ -56,6 +57,8 @@ def key_events(
     """
     names = [name for name, _ in view.reads_of(stream.name)]
     events = read_events(spark, storage, stream, files, (0, commits), columns=_columns(view), names=names)
+    if view.relation is not None and view.relation.tables:
+        events = events.withColumn(JOINED, F.array().cast("array<string>"))
     rows = view_rows(events, stream, view, joins, places=True)
     for key in spark_face(view.rows_of(stream), view).view.keys:
         target = F.lit(cell.key[key.name]).cast(str(key.expression.type))
@@ -97,7 +100,8 @@ def read_page(
 ) -> list[dict[str, Any]]:
     """The first of them after a position, all rows of an event or none; times in us since the epoch.
 
-    Columns a0, a1, … are the arguments of the aggregates, and p0, p1, … whether the event passed their FILTER.
+    Columns a0, a1, … are the arguments of the aggregates, and p0, p1, … whether the event passed their FILTER. `joined`
+    has the rows of tables, if the view joins some.
     """
     if after is not None:
         events = events.where(F.col(POSITION) > after)
@@ -115,6 +119,8 @@ def read_page(
         condition = column.aggregate.where
         columns.append(F.expr(_argument(column.aggregate).sql).alias(f"a{at}"))
         columns.append(F.expr(f"coalesce({condition.sql}, false)" if condition else "true").alias(f"p{at}"))
+    if JOINED in events.columns:
+        columns.append(F.col(JOINED).alias("joined"))
     if PLACE not in events.columns:
         rows = events.orderBy(POSITION).limit(most).select(*columns).toArrow().to_pylist()
         return sorted(rows, key=lambda row: int(row["position"]))

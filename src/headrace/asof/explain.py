@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,10 +25,11 @@ from headrace.lake.dead import decoded
 from headrace.lake.table import LakeTable
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import damage_of
+from headrace.names import decode_name, encode_name, shell
 from headrace.serve.answer import Answer
 from headrace.serve.cell import Cell
 from headrace.serve.cell_question import CellQuestion
-from headrace.serve.explanation import US, ExplainedEvent, Explanation
+from headrace.serve.explanation import US, ExplainedEvent, Explanation, JoinedRow
 from headrace.serve.times import MS
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
@@ -81,7 +83,11 @@ class Explainer:
             page = _page(part.rows, room)
             events += [self._event(stream, row) for row in page]
             if page:
-                shown_to = page[-1]["position"] if len(self._lakes) == 1 else f"{stream.name}:{page[-1]['position']}"
+                shown_to = (
+                    page[-1]["position"]
+                    if len(self._lakes) == 1
+                    else f"{encode_name(stream.name)}:{page[-1]['position']}"
+                )
             if len(part.rows) > room and next_cursor is None:
                 next_cursor = shown_to
             counts, commits = counts + part.counts, commits + end
@@ -111,7 +117,8 @@ class Explainer:
         """Which base stream a page begins with, and behind which position."""
         if not isinstance(cursor, str):
             return 0, cursor
-        name, position = cursor.rsplit(":", 1)
+        text, position = cursor.rsplit(":", 1)
+        name = decode_name(text)
         names = [stream.name for stream, _ in self._lakes]
         if name not in names:
             raise QuestionError(
@@ -181,6 +188,7 @@ class Explainer:
             whole=whole,
             arguments={name: row[f"a{at}"] for at, (name, _) in enumerate(self._columns) if row[f"p{at}"]},
             stream=stream.name if len(self._lakes) > 1 else None,
+            joined=[JoinedRow(**json.loads(text)) for text in row.get("joined", ())],
         )
 
     def _note(self, counts: Counts, in_view: int) -> str | None:
@@ -188,7 +196,7 @@ class Explainer:
         if counts.in_view != in_view:
             return (
                 f"the view counts {in_view:,} events where the log holds {counts.in_view:,} in the same commits; "
-                f"`headrace audit {name}` compares them all"
+                f"`headrace audit {shell(name)}` compares them all"
             )
         waiting = counts.events - counts.in_view
         if waiting:

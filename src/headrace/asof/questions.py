@@ -16,6 +16,7 @@ from headrace.errors import NotReadyError, OverloadError, QuestionError
 from headrace.format import EPOCH, iso, iso_us
 from headrace.lake.commits import reading_commits
 from headrace.lake.table import LakeTable
+from headrace.names import shell
 from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf, write_commits
 from headrace.serve.cell import find_cell
@@ -69,7 +70,7 @@ class LakeQuestions:
             if version.view.over is not None:
                 raise QuestionError(
                     f"view '{question.view}' is made of the rows of table '{version.view.over.table}', not of events",
-                    fix=f"explain a row of the table: `headrace explain {version.view.over.table}`",
+                    fix=f"explain a row of the table: `headrace explain {shell(version.view.over.table)}`",
                 )
             find_cell(question, version)  # an invalid question does not wait for Spark
         with self._turn():

@@ -27,7 +27,7 @@ from headrace.bench.progress import Progress
 from headrace.bench.sizes import Sizes
 from headrace.bench.start import starts
 from headrace.bench.steady import steady_flow
-from headrace.bench.throughput import late, sketches, sliding, throughput
+from headrace.bench.throughput import late, many_views, sketches, sliding, throughput
 from headrace.bench.unique import unique_ids
 from headrace.bench.windows import window_costs
 from headrace.errors import UsageError
@@ -35,6 +35,7 @@ from headrace.logs import configure
 
 PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "throughput": throughput,
+    "many-views": many_views,
     "late": late,
     "sliding": sliding,
     "sketches": sketches,

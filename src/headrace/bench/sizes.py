@@ -13,6 +13,8 @@ class Sizes:
     warm_events: int = 500_000  # before the first time that counts
     rounds: int = 3
     views: tuple[int, ...] = (1, 5, 20, 100)  # the last is measured in the first round only
+    many_views: int = 1_000  # of the part `many-views`
+    many_events: int = 200_000  # that they take
     seconds: float = 25.0  # of a flow of events
     warm_s: float = 10.0
     flow: int = 10_000  # events a second

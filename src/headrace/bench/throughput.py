@@ -71,6 +71,19 @@ def throughput(sizes: Sizes, progress: Progress) -> list[Figure]:
     return figures
 
 
+def many_views(sizes: Sizes, progress: Progress) -> list[Figure]:
+    """The rate and the memory of a server with very many views on one stream."""
+    few = replace(sizes, events=sizes.many_events, warm_events=max(1, sizes.many_events // 10))
+    name = f"{sizes.many_views:,} views on one stream"
+    with make_files(few) as (warm, file):
+        timings = measure_turn(progress, name, STREAM + views(sizes.many_views), [warm], [file])
+    return [
+        of_runs(f"{name}, file to served answer", [timing.rate for timing in timings], "events/s"),
+        cpu_figure(name, timings),
+        Figure(f"{name}, memory of the server", timings[0].memory_mb, "MB", "with Java and workers", None, False),
+    ]
+
+
 def late(sizes: Sizes, progress: Progress) -> list[Figure]:
     """Events of which 5 % are 5 to 30 minutes late, against none: the same server takes both files by turns."""
     with make_files(sizes) as (warm, file):

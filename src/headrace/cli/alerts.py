@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, fit_table, make_table, print_json, printable
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, print_json, printable, record_table, say
+from headrace.cli.table import FittedTable
 from headrace.define.durations import parse_duration
 from headrace.errors import NotFoundError, UsageError
 
@@ -31,6 +32,7 @@ def alerts(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --silence: why.", show_default=False)] = "",
     unsilence: Annotated[bool, typer.Option("--unsilence", help="End all silences of ALERT.")] = False,
     workspace: WorkspaceOption = ".",
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the alerts: state, incidents, silences.
@@ -45,13 +47,11 @@ def alerts(
         if name is not None and silence:
             values = dict(map(_pair, where or []))
             silence_status = connection.verbs.silence(name, parse_duration(silence), values, reason)
-            print_json(silence_status) if as_json else typer.echo(
-                f"Alert {name} is silent until {silence_status.until}."
-            )
+            print_json(silence_status) if as_json else say(f"Alert {name} is silent until {silence_status.until}.")
             return
         if name is not None and unsilence:
             ended = connection.verbs.end_silence(name)
-            print_json({"ended": ended}) if as_json else typer.echo(f"{ended} silences of alert {name} ended.")
+            print_json({"ended": ended}) if as_json else say(f"{ended} silences of alert {name} ended.")
             return
         statuses = [status for status in connection.verbs.alerts() if name in (None, status.name)]
     if name is not None and not statuses:
@@ -59,7 +59,7 @@ def alerts(
     if as_json:
         print_json(statuses)
         return
-    _print(statuses, whole=name is not None)
+    _print(statuses, whole=name is not None, wide=wide)
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -69,8 +69,8 @@ def _pair(text: str) -> tuple[str, Any]:
     return column, None if value == r"\N" else value
 
 
-def _print(statuses: list[AlertStatus], *, whole: bool) -> None:
-    out = console()
+def _print(statuses: list[AlertStatus], *, whole: bool, wide: bool) -> None:
+    out = console(wide=wide)
     if not statuses:
         out.print(NO_ALERTS)
         return
@@ -87,13 +87,13 @@ def _print(statuses: list[AlertStatus], *, whole: bool) -> None:
         }
         for status in statuses
     ]
-    left_titles = ("alert", "state", "on", "condition", "problem")
-    out.print(fit_table(cells, out.width, left_titles=left_titles, wide_titles=("on", "silences")))
+    left = ("alert", "state", "on", "condition", "problem")
+    out.print(record_table(cells, left, ("silences", "pending", "on", "condition")))
     rows = [_incident_cells(status, each) for status in statuses for each in status.incidents]
     rows += [_incident_cells(status, each) for status in statuses if whole for each in status.resolved]
     if rows:
         out.print()
-        out.print(make_table(["alert", "state", "key", "row", "since", "silenced"], rows))
+        out.print(FittedTable(["alert", "state", "key", "row", "since", "silenced"], rows, (), ("silenced", "since")))
     for status in statuses:
         for silence in status.silences:
             values = ", ".join(f"{name}={value}" for name, value in silence.values.items()) or "all rows"

@@ -13,14 +13,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from headrace.cli.keys import look_up, refuse_beside_keys
-from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, freshness, key_cell, make_table, plural, print_json, view_state
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.output import cell, console, freshness, key_cell, plain_cell, plural, print_json, view_state
+from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
+from headrace.format import within
 from headrace.serve.answer import Answer
 from headrace.serve.question import HIGHEST_LIMIT, Question
 from headrace.spark.jobs import Job
@@ -31,6 +32,7 @@ ESTIMATE = "~"  # before a value that is an estimate where others of its column 
 SCREENFUL = 50  # rows on a terminal, without --limit
 MISSING_SHOWN = 5  # keys of a lookup without rows
 Read = Callable[[Question, Job | None], Answer]
+OPTIONAL = ("window_end", "settled")  # columns that a narrow screen leaves out
 AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
@@ -96,7 +98,8 @@ def ask(
         ),
     ] = None,
     timestamp_as_of: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601.")
+        str | None,
+        typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601, or before now, such as -1h."),
     ] = None,
     settled_only: Annotated[bool, typer.Option("--settled-only", help="Only rows that are settled.")] = False,
     corrections: Annotated[
@@ -113,6 +116,7 @@ def ask(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat every second until Ctrl-C.")] = False,
     workspace: WorkspaceOption = ".",
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Query a view. Prints rows, their freshness, and which of them are settled.
@@ -148,7 +152,7 @@ def ask(
             return
         else:
             answer = read(question)
-    print_json(answer.as_dict()) if as_json else console().print(render(answer))
+    print_json(answer.as_dict()) if as_json else console(wide=wide).print(render(answer))
 
 
 def _read_screen(read: Read, question: Question, job: Job | None = None) -> Answer:
@@ -175,6 +179,8 @@ def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
                 sys.stdout.flush()
                 time.sleep(REFRESH_S)
         out = console()
+        from rich.live import Live  # only for --watch
+
         with Live(render(answer(), _fitting(out)), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(REFRESH_S)
@@ -198,6 +204,8 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     """At most this many rows as a table, with version and freshness below."""
     names = [name for name, _ in answer.columns]
     keys = names.index("window_start") if "window_start" in names else 0
+    # Of a logical view any column may be asked for by --key.
+    show = (cell if answer.parts is None else plain_cell, key_cell)
     rows = answer.values[:most]
     hidden_columns = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
     hidden_columns += [] if _has_settled(answer) else ["settled"]
@@ -209,12 +217,12 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
         [
             ERROR
             if (at, name) in failed
-            else ESTIMATE * ((at, name) in estimated) + _cell(name, row[i], is_key=i < keys) + _bound(answer, name, at)
+            else ESTIMATE * ((at, name) in estimated) + _cell(name, row[i], show[i < keys]) + _bound(answer, name, at)
             for i, name in columns
         ]
         for at, row in enumerate(rows)
     ]
-    body: Any = make_table([name for _, name in columns], cells, numbers) if cells else Text("no rows")
+    body: Any = FittedTable([name for _, name in columns], cells, numbers, OPTIONAL) if cells else Text("no rows")
     hidden = len(answer.values) - len(cells)
     lines = [*([f"… and {plural(hidden, 'row')} more"] if hidden else []), *footer(answer)]
     return Group(body, Text(), *(Text(line, style="dim") for line in lines))
@@ -229,16 +237,15 @@ def _is_unbounded(answer: Answer, name: str) -> bool:
     return not has_windows and answer.windows[bound] is None
 
 
-def _cell(name: str, value: Any, *, is_key: bool) -> str:
+def _cell(name: str, value: Any, show: Callable[[Any], str]) -> str:
     if name == "settled":
         return "settled" if value else "provisional"
-    return key_cell(value) if is_key else cell(value)
+    return show(value)
 
 
 def _bound(answer: Answer, name: str, at: int) -> str:
     """What follows a value that is scaled from a sample."""
-    bound = answer.bounds[name][at] if name in answer.bounds else None
-    return "" if bound is None else f" ± {bound:,.0f}" if bound >= 10 else f" ± {bound:.2g}"
+    return within(answer.bounds[name][at] if name in answer.bounds else None)
 
 
 def footer(answer: Answer) -> list[str]:

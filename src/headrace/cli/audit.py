@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.cli.options import JsonOption, NoWaitOption, WideOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, print_json, say, span
+from headrace.cli.table import FittedTable
 from headrace.cli.until import wait_until_refreshed, wait_until_serving
 from headrace.cli.versions import ViewArgument
+from headrace.names import shell
 
 if TYPE_CHECKING:
     from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
@@ -62,29 +64,31 @@ def _print_refresh(view: str, status: RefreshStatus, audit: AuditStatus | None, 
     if full:
         serves = "is being built" if no_wait else "serves"
         source = f"the rows of table {status.over}" if status.over else "the log"
-        typer.echo(f"Version {status.version} of view {view}, rebuilt from {source}, {serves}.")
+        say(f"Version {status.version} of view {view}, rebuilt from {source}, {serves}.")
     elif status.applied_to <= status.horizon:
-        typer.echo(f"View {view} has nothing new: the batch layer has all its {count(status.horizon)} commits.")
+        say(f"View {view} has nothing new: the batch layer has all its {count(status.horizon)} commits.")
     elif no_wait:
-        typer.echo(f"The refresh of view {view} has started; `headrace audit {view}` shows the result.")
+        say(f"The refresh of view {view} has started; `headrace audit {shell(view)}` shows the result.")
     elif audit and audit.agreed and status.over:
-        typer.echo(
+        say(
             f"View {view}: computed again from {count(audit.events)} rows of table {status.over} in "
             f"{span(audit.took_ms)}; {count(audit.rows)} rows compared, drift 0"
         )
     elif audit and audit.agreed:
-        typer.echo(
+        say(
             f"View {view}: {count(audit.events)} events of commits {audit.from_commit} to "
             f"{audit.to_commit - 1} read again in {span(audit.took_ms)}; "
             f"{count(audit.rows)} rows compared, drift 0"
         )
     elif audit:
         differs = f"it is not what the rows of table {status.over} give" if status.over else LAYERS_DIFFER
-        typer.echo(f"View {view}: {differs}; nothing was replaced.", err=True)
+        say(f"View {view}: {differs}; nothing was replaced.", err=True)
         _print_drift(audit)
 
 
-def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+def audit(
+    view: ViewArgument, workspace: WorkspaceOption = ".", wide: WideOption = False, as_json: JsonOption = False
+) -> None:
     """List the audits of a view. Newest first; exits with 1 while there is an alarm."""
     with open_connection(workspace) as connection:
         audits = connection.verbs.audits(view)
@@ -93,24 +97,24 @@ def audit(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOpt
     if as_json:
         print_json({"view": view, "alarm": alarm, "audits": audits})
     else:
-        _print(view, serving, audits)
+        _print(view, serving, audits, wide=wide)
     if alarm:
         raise typer.Exit(DRIFT_EXIT_CODE)
 
 
 def _print_no_audits(view: str, serving: VersionStatus | None) -> None:
     if serving and serving.applied_to > serving.horizon:
-        typer.echo(f"View {view} has had no audit yet: `headrace refresh {view}` runs one.")
+        say(f"View {view} has had no audit yet: `headrace refresh {shell(view)}` runs one.")
         return
-    typer.echo(
+    say(
         f"View {view} has had no audit yet: the batch layer has computed all its rows. New events are compared "
-        f"when the horizon moves, or by `headrace refresh {view}`."
+        f"when the horizon moves, or by `headrace refresh {shell(view)}`."
     )
 
 
-def _print(view: str, serving: VersionStatus | None, audits: Sequence[AuditStatus]) -> None:
+def _print(view: str, serving: VersionStatus | None, audits: Sequence[AuditStatus], *, wide: bool) -> None:
     if serving and serving.alarm:
-        typer.echo(f"ALARM: {serving.alarm}")
+        say(f"ALARM: {serving.alarm}")
     if not audits:
         _print_no_audits(view, serving)
         return
@@ -127,11 +131,11 @@ def _print(view: str, serving: VersionStatus | None, audits: Sequence[AuditStatu
         ]
         for audit in audits
     ]
-    console().print(make_table(titles, rows, titles[1:-1]))
+    console(wide=wide).print(FittedTable(titles, rows, titles[1:-1], ("took", "version", "commits")))
     for audit in audits[:1]:
         _print_drift(audit)
 
 
 def _print_drift(audit: AuditStatus) -> None:
     for drift in audit.drift:
-        typer.echo(f"  {drift.column}: {count(drift.rows)} rows, such as {drift.example}")
+        say(f"  {drift.column}: {count(drift.rows)} rows, such as {drift.example}")

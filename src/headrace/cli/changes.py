@@ -15,9 +15,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from headrace.cli.ask import read_key_option
+from headrace.cli.ask import OPTIONAL, read_key_option
 from headrace.cli.options import WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, key_cell, make_table, plural, printable
+from headrace.cli.output import cell, console, key_cell, plain_cell, plural, printable
+from headrace.cli.table import FittedTable
 from headrace.cli.watch import until_quit
 from headrace.follow.change_question import ChangeQuestion
 from headrace.serve.change import Change
@@ -77,7 +78,7 @@ def describe(change: Change) -> str:
     """A change in one line."""
     if change.op == "restart":
         return "restart: the rows before are void"
-    values = [f"{name}={printable(cell(value))}" for name, value in change.row.items() if value is not None]
+    values = [f"{name}={printable(plain_cell(value))}" for name, value in change.row.items() if value is not None]
     return " ".join([change.op, *values])
 
 
@@ -140,10 +141,14 @@ class LiveRows:
         names = [name for name in visible[0][0] if any(row[name] is not None for row, _ in visible)]
         keys = set(list(visible[0][0])[: list(visible[0][0]).index("window_start")])
         numbers = [name for name in names if name not in keys and _is_number(visible[0][0][name])]
-        table = make_table(names, [], numbers)
-        for row, bright in visible:
-            cells = [printable(key_cell(row[name]) if name in keys else cell(row[name])) for name in names]
-            table.add_row(*map(Text, cells), style="bold" if bright else None)
+        rows = [
+            [
+                Text(printable(key_cell(row[name]) if name in keys else cell(row[name])), "bold" if bright else "")
+                for name in names
+            ]
+            for row, bright in visible
+        ]
+        table = FittedTable(names, rows, numbers, OPTIONAL, "--json has all")
         return Group(title, Text(), table)
 
 

@@ -7,10 +7,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
-from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import console, count, make_table, print_json, printable, size
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, complete_stream, open_connection
+from headrace.cli.output import console, count, print_json, printable, size
 from headrace.cli.replay import print_replay, replay_all
+from headrace.cli.table import FittedTable
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def dead_letters(
     reason: Annotated[str | None, typer.Option(help="list: only reasons that contain this text.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="replay: only count what can be parsed now.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="replay: return when every view has the events.")] = False,
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List events that could not be parsed, or replay them.
@@ -80,20 +83,21 @@ def dead_letters(
             result = letters.page(limit, cursor, reason)
     if as_json:
         print_json(result)
+    elif action is Action.REPLAY:
+        print_replay(result, stream)
     else:
-        _PRINTERS[action](result, stream)
+        _PRINTERS[action](console(wide=wide), result, stream)
 
 
-def _print_page(page: DeadLetterPage, stream: str) -> None:
+def _print_page(out: Console, page: DeadLetterPage, stream: str) -> None:
     letters, total = page.dead_letters, page.total
     if not letters:
-        typer.echo(f"none of {count(total)} dead letters matches" if total else f"{stream} has no dead letters")
+        out.print(f"none of {count(total)} dead letters matches" if total else f"{stream} has no dead letters")
         return
-    out = console()
     rows = [[str(each.position), each.arrived[:19], printable(each.reason), _event_start(each)] for each in letters]
-    out.print(make_table(["position", "arrived", "reason", "event"], rows, ["position"]))
+    out.print(FittedTable(["position", "arrived", "reason", "event"], rows, ["position"]))
     more = f"; --cursor {page.next_cursor} shows those before" if page.next_cursor is not None else ""
-    typer.echo(f"{count(len(letters))} of {count(total)} dead letters{more}")
+    out.print(f"{count(len(letters))} of {count(total)} dead letters{more}")
 
 
 def _event_start(letter: DeadLetter) -> str:
@@ -101,23 +105,22 @@ def _event_start(letter: DeadLetter) -> str:
     return text if letter.whole and len(letter.value) <= SHOWN_CHARACTERS else f"{text}… ({size(letter.bytes)})"
 
 
-def _print_reasons(reasons: list[DeadLetterReason], stream: str) -> None:
+def _print_reasons(out: Console, reasons: list[DeadLetterReason], stream: str) -> None:
     if not reasons:
-        typer.echo(f"{stream} has no dead letters")
+        out.print(f"{stream} has no dead letters")
         return
     rows = [[count(why.count), printable(why.reason), printable(why.newest), str(why.position)] for why in reasons]
-    console().print(make_table(["count", "reason", "newest", "at position"], rows, ["count", "at position"]))
+    out.print(FittedTable(["count", "reason", "newest", "at position"], rows, ["count", "at position"]))
 
 
-def _print_one(letter: DeadLetter, stream: str) -> None:
-    typer.echo(f"position {letter.position}, arrived {letter.arrived}, {count(letter.bytes)} bytes")
-    typer.echo(f"reason: {printable(letter.reason)}")
-    typer.echo(printable(letter.value))
+def _print_one(out: Console, letter: DeadLetter, stream: str) -> None:
+    out.print(f"position {letter.position}, arrived {letter.arrived}, {count(letter.bytes)} bytes")
+    out.print(f"reason: {printable(letter.reason)}")
+    out.print(printable(letter.value))
 
 
-_PRINTERS: dict[Action, Callable[[Any, str], None]] = {
+_PRINTERS: dict[Action, Callable[[Console, Any, str], None]] = {
     Action.LIST: _print_page,
     Action.COUNT: _print_reasons,
     Action.SHOW: _print_one,
-    Action.REPLAY: print_replay,
 }

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from headrace.cli.options import FolderOption, JsonOption
 from headrace.cli.output import console, print_json
+from headrace.cli.table import Words
 
 if TYPE_CHECKING:
     from headrace.doctor import Finding
@@ -45,9 +46,9 @@ def _print(findings: list[Finding], errors: int, warnings: int) -> None:
     width = min(WIDEST, max(len(finding.check) for finding in findings))
     for finding in findings:
         mark, style = MARKS[finding.level]
-        out.print(Text.assemble((mark, style), f" {finding.check:<{width}}  {finding.said}"), soft_wrap=True)
+        out.print(Words(Text.assemble((mark, style), f" {finding.check:<{width}}  {finding.said}"), indent=width + 4))
         if finding.fix:
-            out.print(Text(f"  {'':<{width}}  fix: {finding.fix}", style="bold"), soft_wrap=True)
+            out.print(Text(f"  {'':<{width}}  fix: {finding.fix}", style="bold"))
     if errors or warnings:
         totals = " and ".join(
             f"{count} {word}{'' if count == 1 else 's'}"

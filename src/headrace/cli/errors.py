@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from typing import TextIO
 
 from headrace.disk import from_system
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError
@@ -33,8 +34,19 @@ def print_error(error: BaseException, *, as_json: bool) -> int:
         _print_mistakes(reported)
         return code
     for sentence in str(reported).splitlines():
-        sys.stderr.write(f"error: {sentence}\n")
+        sys.stderr.write(f"{wrapped(f'error: {sentence}', sys.stderr)}\n")
     return code
+
+
+def wrapped(sentence: str, stream: TextIO) -> str:
+    """A sentence for a stream; on a terminal it is wrapped at spaces."""
+    if not stream.isatty():
+        return sentence
+    import shutil  # only for a terminal: a script that runs a command loads less
+    import textwrap  # as above
+
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _print_mistakes(error: DefinitionError) -> None:
@@ -42,7 +54,7 @@ def _print_mistakes(error: DefinitionError) -> None:
     in_colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     mark, caret, end = ("\x1b[1;31m", "\x1b[1;32m", "\x1b[0m") if in_colour else ("", "", "")
     for mistake in error.errors if isinstance(error, DefinitionErrors) else [error]:
-        sys.stderr.write(f"{mark}error:{end} {mistake}\n")
+        sys.stderr.write(wrapped(f"error: {mistake}", sys.stderr).replace("error:", f"{mark}error:{end}", 1) + "\n")
         if mistake.excerpt:
             line, _, pointer = mistake.excerpt.partition("\n")
             sys.stderr.write(f"  {line}\n  {pointer[:-1]}{caret}^{end}\n")

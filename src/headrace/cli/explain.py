@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headrace.cli.ask import read_key_option
-from headrace.cli.options import JsonOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, count, key_cell, make_table, plural, print_json, printable, size, span
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.output import cell, console, count, key_cell, plain_cell, plural, print_json, printable, size, span
+from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import ExplainedEvent, Explanation
@@ -52,6 +53,7 @@ def explain(
     limit: Annotated[str | None, typer.Option(metavar="N", help="Maximum number of events.", show_default="50")] = None,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier page.")] = None,
     workspace: WorkspaceOption = ".",
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the events behind one cell of a view.
@@ -69,7 +71,7 @@ def explain(
     if as_json:
         print_json(explanation.as_dict())
     else:
-        console().print(render(explanation))
+        console(wide=wide).print(render(explanation))
 
 
 def render(explanation: Explanation) -> RenderableType:
@@ -83,14 +85,16 @@ def render(explanation: Explanation) -> RenderableType:
             ("settled" if value else "provisional") if name == "settled" else cell(value)
             for (_, name, _), value in ((column, answer.values[0][column[0]]) for column in columns)
         ]
-        parts += [make_table([name for _, name, _ in columns], [values], [n for _, n, of in columns if of.is_numeric])]
+        parts += [FittedTable([name for _, name, _ in columns], [values], [n for _, n, of in columns if of.is_numeric])]
     parts.append(Text())
     if explanation.events:
         times = ["arrived", "event time", "delay", "late by"]
         numbers = ["position", "commit", *times[2:], *(name for name, of in explanation.columns if of.is_numeric)]
-        titles = ["position", "commit", *times, "", *dict(explanation.columns), "event"]
-        rows = [_row(event, [name for name, _ in explanation.columns]) for event in explanation.events]
-        parts += [make_table(titles, rows, numbers), Text()]
+        is_joined = any(event.joined for event in explanation.events)
+        titles = ["position", "commit", *times, "", *dict(explanation.columns), *["joined to"] * is_joined, "event"]
+        columns_read = [name for name, _ in explanation.columns]
+        rows = [_row(event, columns_read, is_joined=is_joined) for event in explanation.events]
+        parts += [FittedTable(titles, rows, numbers, ("commit", "arrived")), Text()]
     return Group(*parts, *(Text(line, style="dim") for line in footer(explanation)))
 
 
@@ -101,16 +105,17 @@ def _title(explanation: Explanation) -> str:
     return " · ".join([explanation.cell.view, *keys, *window])
 
 
-def _row(event: ExplainedEvent, columns: list[str]) -> list[str]:
+def _row(event: ExplainedEvent, columns: list[str], *, is_joined: bool) -> list[str]:
     mark = "correction" if event.correction else ""
-    arguments = [printable(cell(event.arguments[name])) if name in event.arguments else "" for name in columns]
+    arguments = [printable(plain_cell(event.arguments[name])) if name in event.arguments else "" for name in columns]
     late_by = span(event.behind_ms) if event.late else ""
     times = [_to_ms(event.arrived), cell(event.event_time), span(event.delay_ms), late_by]
     text = printable(event.value[:SHOWN_CHARACTERS])
     whole = event.whole and len(event.value) <= SHOWN_CHARACTERS
     value = text if whole else f"{text}… ({size(event.bytes)})"
+    joined = [printable(" · ".join(map(str, event.joined)))[:SHOWN_CHARACTERS]] * is_joined
     not_yet = "" if event.in_view else " not in the view yet"
-    return [str(event.position), count(event.commit), *times, (mark + not_yet).strip(), *arguments, value]
+    return [str(event.position), count(event.commit), *times, (mark + not_yet).strip(), *arguments, *joined, value]
 
 
 def _to_ms(time: datetime) -> str:

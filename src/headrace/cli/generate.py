@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import print_json
+from headrace.cli.output import print_json, say
 from headrace.cli.progress import WaitLines, show_progress
 from headrace.cli.sources import note_without_server, stop_signals
 from headrace.errors import UsageError
@@ -65,10 +65,10 @@ def generate(
         return
     if reply.already_sent and not reply.accepted:
         sent_before = plural(reply.already_sent, "event")
-        typer.echo(f"Nothing new: {sent_before} sent before (`--again` sends everything again)")
+        say(f"Nothing new: {sent_before} sent before (`--again` sends everything again)")
         return
     before = f"; {plural(reply.already_sent, 'event')} sent before" if reply.already_sent else ""
-    typer.echo(f"{plural(reply.accepted, 'event')} sent in {took_s:.1f} s{before}; token {reply.token}")
+    say(f"{plural(reply.accepted, 'event')} sent in {took_s:.1f} s{before}; token {reply.token}")
 
 
 def _rule(text: str) -> tuple[str, str]:

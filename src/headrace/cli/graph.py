@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, plural, print_json
+from headrace.cli.output import console, plural, print_json, say
 from headrace.errors import HeadraceError, UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def graph(
         console().print(NOTHING)
     else:
         for line in graph_lines(status.nodes):
-            console().print(line, soft_wrap=True)
+            console().print(line)
 
 
 def _write(file: Path, status: GraphStatus) -> None:
@@ -51,7 +51,7 @@ def _write(file: Path, status: GraphStatus) -> None:
         file.write_text(graph_svg(status, alone=True), encoding="utf-8")
     except OSError as error:
         raise HeadraceError(f"file '{file}' cannot be written: {error.strerror}") from error
-    typer.echo(f"Wrote {plural(len(status.nodes), 'node')} to {file}.")
+    say(f"Wrote {plural(len(status.nodes), 'node')} to {file}.")
 
 
 def graph_lines(nodes: Sequence[NodeStatus]) -> Iterator[Text]:

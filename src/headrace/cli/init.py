@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,13 +74,20 @@ EXAMPLE_TEST = """\
   expect:
     dead_letters: ["'visitor' is missing"]
 """
-SETTINGS, GITIGNORE, TESTS = "headrace.toml", ".gitignore", "tests"
+EXAMPLE_EVENTS = """\
+{"visitor": "ada", "page": "/home", "status": 200, "bytes": 512, "at": "2026-01-01T10:00:05Z"}
+{"visitor": "grace", "page": "/home", "status": 200, "bytes": 1024, "at": "2026-01-01T10:00:40Z"}
+{"visitor": "ada", "page": "/cart", "status": 500, "bytes": 64, "at": "2026-01-01T10:01:10Z"}
+{"visitor": "alan", "page": "/home", "status": 200, "bytes": 100, "at": "2026-01-01T10:01:30Z"}
+{"visitor": "grace", "page": "/cart", "status": 200, "bytes": 2048, "at": "2026-01-01T10:02:15Z"}
+"""
+SETTINGS, GITIGNORE, TESTS, EVENTS = "headrace.toml", ".gitignore", "tests", "visits.ndjson"
 
 
 def init(
     places: Annotated[
         list[Path] | None,
-        typer.Argument(help="Folder to create.", metavar="FOLDER", show_default="the current folder"),
+        typer.Argument(help="Folder to create.", metavar="FOLDER...", show_default="the current folder"),
     ] = None,
     sources: Annotated[
         list[Path] | None,
@@ -91,8 +99,8 @@ def init(
     """Create a workspace. With --from, infer its definitions from a file of events.
 
     Writes settings, a definition file (an example, or inferred from NDJSON, JSON, CSV with a header, Parquet or lines
-    of text such as an access log), a first test of it and a .gitignore. In an existing workspace, --from adds a
-    definition file and its test.
+    of text such as an access log), a first test of it, some events of the example and a .gitignore. In an existing
+    workspace, --from adds a definition file and its test.
     """
     folder, files = _places(places or [], sources or [])
     if fields is not None and not files:
@@ -101,7 +109,11 @@ def init(
     files_to_write = [
         *((folder / "definitions" / f"{one.draft.name}.sql", one.draft.sql) for one in inferred),
         *((folder / TESTS / f"{one.draft.name}.yaml", one.test) for one in inferred if one.test),
-    ] or [(folder / "definitions" / "shop.sql", EXAMPLE), (folder / TESTS / "shop.yaml", EXAMPLE_TEST)]
+    ] or [
+        (folder / "definitions" / "shop.sql", EXAMPLE),
+        (folder / TESTS / "shop.yaml", EXAMPLE_TEST),
+        (folder / EVENTS, EXAMPLE_EVENTS),
+    ]
     if not (inferred and (folder / SETTINGS).is_file()):
         files_to_write = [(folder / SETTINGS, settings_text()), *files_to_write, (folder / GITIGNORE, "data/\n")]
     files_to_write = [file for file in files_to_write if file[0].parent.name != TESTS or not file[0].exists()]
@@ -112,7 +124,7 @@ def init(
     where = "" if folder.resolve() == Path.cwd() else f" -w {folder}"
     names = [str(path.relative_to(folder)) for path, _ in files_to_write]
     commands = [command for one in inferred for command in one.commands(where)] or [
-        f"headrace send{where} visits events.ndjson",
+        f"headrace send{where} visits {shlex.quote(str(folder / EVENTS))} --wait",
         f"headrace ask{where} traffic",
     ]
     server_url = _server_url(Workspace.open(folder))

@@ -30,6 +30,7 @@ FolderOption = Annotated[
     ),
 ]
 NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return once it has started.")]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns; lines may be longer than the screen.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from headrace.cli.errors import wrapped
 from headrace.format import count as count
 from headrace.format import digits, nested, number
 from headrace.format import freshness as freshness
@@ -21,14 +18,28 @@ from headrace.format import plural as plural
 from headrace.format import size as size
 from headrace.format import span as span
 
-WIDE = 120  # columns of a screen that has room for everything
-PIPED_WIDTH = 400  # without a terminal: lines must not be truncated
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headrace.cli.table import FittedTable
+
+UNLIMITED = 1_000_000  # the width without a terminal, and with --wide
 
 
-def console(*, stderr: bool = False) -> Console:
-    """The console; without a terminal it has no colours and does not truncate."""
+def console(*, stderr: bool = False, wide: bool = False) -> Console:
+    """The console; without a terminal it has no colours, and lines are as long as they need to be, as with `wide`."""
+    from headrace.cli.table import WordConsole  # --json and --help do without rich, as does what prints lines
+
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPED_WIDTH)
+    return WordConsole(
+        file=stream, highlight=False, emoji=False, width=None if stream.isatty() and not wide else UNLIMITED
+    )
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a sentence; on a terminal it is wrapped at spaces."""
+    stream = sys.stderr if err else sys.stdout
+    stream.write(f"{wrapped(text, stream)}\n")
 
 
 def print_json(content: Any) -> None:
@@ -49,20 +60,24 @@ def view_state(name: str, state: Mapping[str, Any]) -> list[str]:
     return [*lines, f"{name} is stalled: {state['stalled']}"] if state["stalled"] else lines
 
 
-def make_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = ()) -> Table:
-    """A table without frames; columns with titles in `right` are right-aligned."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1))
-    numbers = set(right)
-    for title in titles:
-        table.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
-    for row in rows:
-        # Text, not markup: a value such as [red] is data.
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+def record_table(
+    records: Sequence[Mapping[str, str]], left: Sequence[str], optional: Sequence[str] = ()
+) -> FittedTable:
+    """A table of records with the same titles; those in `left` are not numbers."""
+    from headrace.cli.table import FittedTable  # as above
+
+    titles = list(records[0])
+    rows = [[record[title] for title in titles] for record in records]
+    return FittedTable(titles, rows, [title for title in titles if title not in left], optional)
 
 
 def key_cell(value: Any) -> str:
-    """A key: its numbers have no thousands separators, so a year is 2026."""
+    """A key, as `--key` takes it: numbers have all their digits and no thousands separators."""
+    return str(value) if isinstance(value, float) else plain_cell(value)
+
+
+def plain_cell(value: Any) -> str:
+    """A value that may be a key: its numbers have no thousands separators, so a year is 2026."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     return digits(value) if is_number else cell(value)
 
@@ -79,7 +94,7 @@ def cell(value: Any) -> str:
         time = value.astimezone(UTC) if value.tzinfo else value
         return time.replace(tzinfo=None).isoformat(sep=" ")  # strftime would drop the zeros of early years
     if isinstance(value, list | dict):
-        return nested(value, key_cell)
+        return nested(value, plain_cell)
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
@@ -88,12 +103,3 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
-
-
-def fit_table(
-    cells: list[dict[str, str]], width: int, *, left_titles: Sequence[str], wide_titles: Sequence[str]
-) -> Table:
-    """A table; a narrow screen omits the columns with `wide_titles`."""
-    titles = [title for title in cells[0] if width >= WIDE or title not in wide_titles]
-    rows = [[row[title] for title in titles] for row in cells]
-    return make_table(titles, rows, [title for title in titles if title not in left_titles])

@@ -7,18 +7,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, fit_table, make_table, plural, print_json, size, span
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, plural, print_json, record_table, size, span
 from headrace.cli.sinks import sinks_table
 from headrace.cli.subscriptions import subscriptions_table
-from headrace.cli.watch import watch_json, watch_status
+from headrace.cli.table import FittedTable
 from headrace.define.durations import format_duration
-from headrace.define.record import describe_record
 from headrace.format import freshness, waiting
+from headrace.names import shell
 from headrace.server.layers import alarm, building, checked, shares
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ def status(
     every: Annotated[
         float, typer.Option(metavar="SECONDS", help="With --watch: interval.", min=0.1, max=3600)
     ] = EVERY_S,
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of the server, streams, views and sinks."""
@@ -47,20 +47,20 @@ def status(
     if as_json:
         print_json(workspace_status)
         return
-    out = console()
-    out.print(render_status(workspace_status, out.width))
+    console(wide=wide).print(render_status(workspace_status))
 
 
 def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
+    from headrace.cli.watch import watch_json, watch_status  # only for --watch
+
     if as_json:
         watch_json(workspace, every_s)
     else:
-        out = console()
-        watch_status(workspace, every_s, out, lambda workspace_status: render_status(workspace_status, out.width))
+        watch_status(workspace, every_s, console(), render_status)
 
 
-def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
-    """The status of the workspace for a screen of this width."""
+def render_status(status: WorkspaceStatus) -> RenderableType:
+    """The status of the workspace for a screen."""
     where = f" at {status.url}" if status.url else ""
     memory = f", {status.memory_mb:,} MB of memory" if status.memory_mb else ""
     heartbeat = f", heartbeat {span(status.heartbeat_ms)} ago" if status.heartbeat_ms is not None else ""
@@ -70,11 +70,11 @@ def render_status(status: WorkspaceStatus, width: int) -> RenderableType:
     tables = [view for view in status.views if view.table]
     own_streams = [stream for stream in status.streams if not stream.table]
     own_views = [view for view in status.views if not view.table]
-    streams = _streams_table(own_streams, width) if own_streams else Text(NO_STREAMS)
-    views = _views_table(own_views, width) if own_views else Text(NO_VIEWS)
-    sinks: list[RenderableType] = [Text(), sinks_table(status.sinks, width)] if status.sinks else []
-    logical: list[RenderableType] = [Text(), _logical_table(status.logical, width)] if status.logical else []
-    shown_tables: list[RenderableType] = [Text(), _tables_table(tables, width)] if tables else []
+    streams = _streams_table(own_streams) if own_streams else Text(NO_STREAMS)
+    views = _views_table(own_views) if own_views else Text(NO_VIEWS)
+    sinks: list[RenderableType] = [Text(), sinks_table(status.sinks)] if status.sinks else []
+    logical: list[RenderableType] = [Text(), _logical_table(status.logical)] if status.logical else []
+    shown_tables: list[RenderableType] = [Text(), _tables_table(tables)] if tables else []
     parts: list[RenderableType] = [head, Text(), streams, *_advice(own_streams), *shown_tables, Text(), views]
     parts += [*logical, *sinks]
     if status.subscriptions:
@@ -94,39 +94,37 @@ def _advice(streams: Sequence[StreamStatus]) -> list[Text]:
     return [Text(f"{s.name}: {s.lateness.advice}", style="dim") for s in streams if s.lateness]
 
 
-def streams(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+def streams(workspace: WorkspaceOption = ".", wide: WideOption = False, as_json: JsonOption = False) -> None:
     """List the streams: fields, events, dead letters, lateness."""
     with open_connection(workspace) as connection:
         statuses = [stream for stream in connection.verbs.streams() if not stream.table]
     if as_json:
         print_json(statuses)
         return
-    out = console()
+    out = console(wide=wide)
     if not statuses:
         out.print(NO_STREAMS)
         return
-    out.print(_streams_table(statuses, out.width))
+    out.print(_streams_table(statuses))
     rows = [
         [s.name, f.name, f.type + ("" if f.nullable else " NOT NULL"), _role(s, f)] for s in statuses for f in s.fields
     ]
     out.print()
-    out.print(make_table(["stream", "field", "type", ""], rows))
-    _print_lags(statuses)
-    print_lateness(statuses)
+    out.print(FittedTable(["stream", "field", "type", ""], rows, (), [""]))
+    _print_lags(out, statuses)
+    print_lateness(out, statuses)
 
 
-def _print_lags(streams: Sequence[StreamStatus]) -> None:
+def _print_lags(out: Console, streams: Sequence[StreamStatus]) -> None:
     """Print how many events of each partition in Kafka are not in the lake."""
     rows = [[s.name, place, count(lag)] for s in streams if s.lag for place, lag in s.lag.partitions.items()]
     if rows:
-        out = console()
         out.print()
-        out.print(make_table(["stream", "partition", "lag"], rows, ["lag"]))
+        out.print(FittedTable(["stream", "partition", "lag"], rows, ["lag"]))
 
 
-def print_lateness(streams: Sequence[StreamStatus]) -> None:
+def print_lateness(out: Console, streams: Sequence[StreamStatus]) -> None:
     """Print how late events are, and what patience they need."""
-    out = console()
     measured = [(s.name, s.lateness) for s in streams if s.lateness]
     if not measured:
         return
@@ -137,13 +135,13 @@ def print_lateness(streams: Sequence[StreamStatus]) -> None:
         for what, quantiles in (("lateness", lateness.lateness_ms), ("delay", lateness.delay_ms))
     ]
     out.print()
-    out.print(make_table(["stream", "", *titles], rows, titles))
+    out.print(FittedTable(["stream", "", *titles], rows, titles))
     for name, lateness in measured:
         counts = f"{count(lateness.on_time)} on time + {count(lateness.late)} late = {count(lateness.events)} events"
-        out.print(Text(f"{name}: {lateness.advice}; {counts} since {lateness.since}"), soft_wrap=True)
+        out.print(Text(f"{name}: {lateness.advice}; {counts} since {lateness.since}"))
 
 
-def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+def views(workspace: WorkspaceOption = ".", wide: WideOption = False, as_json: JsonOption = False) -> None:
     """List the views: keys, columns, version, freshness, lane."""
     with open_connection(workspace) as connection:
         statuses = [view for view in connection.verbs.views() if not view.table]
@@ -151,24 +149,24 @@ def views(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None
     if as_json:
         print_json([*statuses, *logical])
         return
-    out = console()
+    out = console(wide=wide)
     if not statuses:
         out.print(NO_VIEWS)
         return
-    out.print(_views_table(statuses, out.width))
+    out.print(_views_table(statuses))
     rows = [[v.name, c.name, c.aggregate, c.type] for v in statuses for c in v.columns]
     out.print()
-    out.print(make_table(["view", "column", "aggregate", "type"], rows))
+    out.print(FittedTable(["view", "column", "aggregate", "type"], rows, (), ["type"]))
     if logical:
         out.print()
-        out.print(_logical_table(logical, out.width))
+        out.print(_logical_table(logical))
         rows = [[v.name, c.name, c.type] for v in logical for c in v.columns]
         out.print()
-        out.print(make_table(["logical view", "column", "type"], rows))
+        out.print(FittedTable(["logical view", "column", "type"], rows))
     print_lanes({f"view {v.name}": v.lane_reason for v in statuses})
 
 
-def _logical_table(views: Sequence[LogicalStatus], width: int) -> Table:
+def _logical_table(views: Sequence[LogicalStatus]) -> FittedTable:
     cells = [
         {
             "logical view": v.name,
@@ -178,7 +176,7 @@ def _logical_table(views: Sequence[LogicalStatus], width: int) -> Table:
         }
         for v in views
     ]
-    return fit_table(cells, width, left_titles=tuple(cells[0]), wide_titles=())
+    return record_table(cells, tuple(cells[0]))
 
 
 def print_lanes(reasons: Mapping[str, str | None]) -> None:
@@ -188,10 +186,10 @@ def print_lanes(reasons: Mapping[str, str | None]) -> None:
     if sentences:
         out.print()
     for sentence in sentences:
-        out.print(Text(sentence), soft_wrap=True)
+        out.print(Text(sentence))
 
 
-def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
+def _streams_table(streams: Sequence[StreamStatus]) -> FittedTable:
     any_derived = any(s.derived_from for s in streams)
     cells = [
         {
@@ -211,26 +209,27 @@ def _streams_table(streams: Sequence[StreamStatus], width: int) -> Table:
         }
         for s in streams
     ]
-    left_titles = ("stream", "newest event", "derived from", "problem")
-    return fit_table(cells, width, left_titles=left_titles, wide_titles=("commit time", "maintain time", "files"))
+    left = ("stream", "newest event", "derived from", "problem")
+    optional = ("files", "maintain time", "commit time", "commits", "backlog", "derived from", "newest event")
+    return record_table(cells, left, optional)
 
 
-def _tables_table(tables: Sequence[ViewStatus], width: int) -> Table:
+def _tables_table(tables: Sequence[ViewStatus]) -> FittedTable:
     cells = [
         {
             "table": v.name,
             "primary key": ", ".join(v.keys),
-            "keys": count(v.rows),
-            "commits": f"{count(v.applied_to)} of {count(v.commits)}",
+            "rows": count(v.rows),
+            "version": count(v.applied_to),
             "freshness": freshness(v.freshness_ms, v.freshness_reason),
             "problem": v.stalled or _alarm(v) or building(v) or "–",
         }
         for v in tables
     ]
-    return fit_table(cells, width, left_titles=("table", "primary key", "freshness", "problem"), wide_titles=())
+    return record_table(cells, ("table", "primary key", "freshness", "problem"), ("commits", "primary key"))
 
 
-def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
+def _views_table(views: Sequence[ViewStatus]) -> FittedTable:
     now = datetime.now(UTC)
     cells = [
         {
@@ -251,9 +250,9 @@ def _views_table(views: Sequence[ViewStatus], width: int) -> Table:
         }
         for v in views
     ]
-    left_titles = ("view", "stream", "keys", "window", "freshness", "lane", "checked", "problem")
-    wide_titles = ("rows", "behind", "corrections", "lane", "batch", "checked")
-    return fit_table(cells, width, left_titles=left_titles, wide_titles=wide_titles)
+    left = ("view", "stream", "keys", "window", "freshness", "lane", "checked", "problem")
+    optional = ("batch", "lane", "corrections", "behind", "checked", "version", "commits", "stream", "rows", "window")
+    return record_table(cells, left, (*optional, "keys"))
 
 
 def _time(text: str | None) -> str:
@@ -274,6 +273,8 @@ def _role_in_events(stream: StreamStatus, field: FieldStatus) -> str:
         idle = "" if stream.idle_timeout_ms is None else f", idle time-out {format_duration(stream.idle_timeout_ms)}"
         return f"event time, patience {format_duration(stream.patience_ms)}{idle}"
     if field.record:
+        from headrace.define.record import describe_record  # loads the model: only for streams in Kafka
+
         return describe_record(field.record)
     return f"computed: {field.computed}" if field.computed else f"from: {field.path}" if field.path else ""
 
@@ -290,4 +291,4 @@ def _batch_share(view: ViewStatus) -> str:
 
 def _alarm(view: ViewStatus) -> str | None:
     message = alarm(view)
-    return f"{message}: `headrace audit {view.name}`" if message else None
+    return f"{message}: `headrace audit {shell(view.name)}`" if message else None

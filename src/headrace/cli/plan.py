@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,11 @@ import typer
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, print_json
+from headrace.cli.output import console, print_json, say
 from headrace.cli.until import wait_until_serving
 from headrace.errors import DefinitionError, UsageError
+from headrace.format import about, span
+from headrace.names import shell
 from headrace.plan.cost import sum_up
 
 if TYPE_CHECKING:
@@ -69,29 +72,43 @@ def apply(
             )
         readable: dict[str, int] = {}
         pending: dict[str, int] = {}
+        took_s: float | None = None  # what the builds took
         if not plan_.empty:
             confirm("apply", "Apply?", yes=yes, as_json=as_json)
             before = {stream.name: stream.fields for stream in connection.verbs.streams()}
+            began = time.monotonic()
             connection.apply(plan_.fingerprint)
             readable = _perhaps_readable(before, connection.verbs.streams())
             pending = _pending_versions(connection, plan_)
             if pending and not no_wait:
                 wait_until_serving(connection, pending)
-                pending = {}
+                pending, took_s = {}, time.monotonic() - began
     if as_json:
-        print_json({**plan_.as_dict(), "applied": not plan_.empty, "perhaps_readable": readable})
+        times = {} if took_s is None else {"builds": {"took_s": round(took_s, 3), "estimated_s": _estimated_s(plan_)}}
+        print_json({**plan_.as_dict(), "applied": not plan_.empty, "perhaps_readable": readable, **times})
     elif not plan_.empty:
-        typer.echo("Applied.")
+        estimated_s = _estimated_s(plan_)
+        estimate = "" if estimated_s is None else f"; the estimate was {about(estimated_s)}"
+        say("Applied." if took_s is None else f"Applied. The builds took {span(took_s * 1000)}{estimate}.")
         if offline and plan_.reading:
-            typer.echo("No server is running: the next `headrace up` runs the builds.")
+            say("No server is running: the next `headrace up` runs the builds.")
         for view, version in pending.items():
-            typer.echo(
-                f"Version {version} of view {view} is being built: `headrace versions {view}` shows the progress."
+            say(
+                f"Version {version} of view {view} is being built: "
+                f"`headrace versions {shell(view)}` shows the progress."
             )
         for stream, dead in readable.items():
-            typer.echo(
-                f"{dead:,} dead letters of stream {stream} may be valid now: `headrace dead-letters {stream} replay`"
+            say(
+                f"{dead:,} dead letters of stream {stream} may be valid now: "
+                f"`headrace dead-letters {shell(stream)} replay`"
             )
+
+
+def _estimated_s(plan_: Plan) -> float | None:
+    """What the builds of a plan take together, if that is known."""
+    costs = [change.cost for change in plan_.builds]
+    known = [cost for cost in costs if cost is not None]
+    return sum_up(known).seconds if known and len(known) == len(costs) else None
 
 
 def _perhaps_readable(before: Mapping[str, Sequence[FieldStatus]], streams: Sequence[StreamStatus]) -> dict[str, int]:
@@ -118,7 +135,7 @@ def confirm(command: str, question: str, *, yes: bool, as_json: bool) -> None:
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(f"{command} asks for confirmation, but there is no terminal", fix="give --yes")
     if not typer.confirm(question):
-        typer.echo("Nothing was changed.")
+        say("Nothing was changed.")
         raise typer.Exit(1)
 
 
@@ -130,11 +147,11 @@ def print_plan(plan_: Plan, *, stderr: bool = False) -> None:
         return
     for change in plan_.changes:
         mark, style = _MARKS[change.kind]
-        out.print(Text.assemble((f"{mark} {change.what} {change.name}", style), f"  {change.reason}"), soft_wrap=True)
+        out.print(Text.assemble((f"{mark} {change.what} {change.name}", style), f"  {change.reason}"))
         for detail in change.details:
-            out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
+            out.print(Text(f"    {detail}", style="dim"))
         if change.hint is not None:
-            out.print(Text(f"    hint: {change.hint}", style="dim"), soft_wrap=True)
+            out.print(Text(f"    hint: {change.hint}", style="dim"))
     out.print(Text(_summary(plan_)))
     if plan_.refused:
         out.print("Nothing is applied while a change is refused.")

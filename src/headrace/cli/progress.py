@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.cli.output import console
 from headrace.format import plural
@@ -105,6 +104,8 @@ def show_progress(files: list[Path], *, endless: bool) -> Iterator[SendProgress]
         finally:
             lines.close()
         return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # not without a bar
+
     columns: list[Any] = [BarColumn(), DownloadColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn()]
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         yield _Bar(bar, total)

@@ -9,13 +9,13 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from headrace.cli.output import console, count
+from headrace.cli.output import console, count, say
 from headrace.cli.until import wait_until_serving
 from headrace.errors import NotReadyError
 from headrace.format import Shown
+from headrace.names import shell
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
@@ -58,19 +58,19 @@ def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool
 def print_replay(totals: ReplayTotals, stream: str) -> None:
     """Print the totals of a replay."""
     read, readable = totals.read, totals.readable
-    why = f"`headrace dead-letters {stream} count` shows why"
+    why = f"`headrace dead-letters {shell(stream)} count` shows why"
     if totals.missing_keys:
         _print_found(totals, stream)
     elif not read:
-        typer.echo(f"{stream} has no dead letters")
+        say(f"{stream} has no dead letters")
     elif not readable:
-        typer.echo(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")
-        typer.echo("An edited definition has to be applied first: see `headrace plan`.")
+        say(f"none of {count(read)} dead letters can be parsed with the applied definition; {why}")
+        say("An edited definition has to be applied first: see `headrace plan`.")
     elif totals.dry_run:
-        typer.echo(f"{count(readable)} of {count(read)} dead letters can be parsed now; nothing was changed")
+        say(f"{count(readable)} of {count(read)} dead letters can be parsed now; nothing was changed")
     else:
         rest = f"; {count(read - readable)} remain dead letters: {why}" if read > readable else ""
-        typer.echo(f"{count(readable)} of {count(read)} dead letters are events now{rest}")
+        say(f"{count(readable)} of {count(read)} dead letters are events now{rest}")
 
 
 def _print_found(totals: ReplayTotals, stream: str) -> None:
@@ -78,11 +78,11 @@ def _print_found(totals: ReplayTotals, stream: str) -> None:
     sentence = f"{count(totals.readable)} of {count(totals.read)} missing keys are in the tables now"
     views = ", ".join(f"{view} (version {version})" for view, version in totals.views.items())
     if not totals.read:
-        typer.echo(f"{stream} has no missing keys")
+        say(f"{stream} has no missing keys")
     elif views:
-        typer.echo(f"{sentence}; built anew with them: {views}")
+        say(f"{sentence}; built anew with them: {views}")
     else:
-        typer.echo(f"{sentence}; nothing was changed")
+        say(f"{sentence}; nothing was changed")
 
 
 def _wait(connection: Connection, stream: str, commits: int, *, quiet: bool) -> None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import console, print_json
+from headrace.cli.output import console, print_json, say
 from headrace.cli.progress import WaitLines, show_progress
 from headrace.cli.sources import Sources, send_endless
 from headrace.errors import IngestError, NotReadyError, UsageError
 from headrace.format import plural
 from headrace.ingest.formats.layout import Format, Layout, check_format, format_of, make_layout
+from headrace.names import shell
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
@@ -42,7 +43,7 @@ class FileFormat(StrEnum):
 def send(
     stream: Annotated[str, typer.Argument(help="Stream to send to.", metavar="STREAM", autocompletion=complete_stream)],
     paths: Annotated[
-        list[Path] | None, typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH")
+        list[Path] | None, typer.Argument(help="Files, folders, or - for standard input.", metavar="PATH...")
     ] = None,
     workspace: WorkspaceOption = ".",
     format: Annotated[
@@ -101,7 +102,7 @@ def send(
     if replace and (len(files) != 1 or follow or again or sources.is_endless):
         raise UsageError("--replace takes one file, which is the whole table", fix="leave out the other options")
     if not as_json and any(path.is_dir() for path in sources.paths):
-        typer.echo(f"{len(files):,} files", err=True)
+        say(f"{len(files):,} files", err=True)
     began = time.monotonic()
     endless = follow or sources.is_endless
     with open_connection(workspace) as connection:
@@ -129,12 +130,12 @@ def send(
         why = f"stalled: {', '.join(state.stalled)}" if state.stalled else f"not all views had them after {timeout:g} s"
         raise NotReadyError(f"the events are stored, but {why}", fix="`headrace views` shows the progress of each view")
     if state and not as_json:
-        typer.echo("All views have them.")
+        say("All views have them.")
         dead, repeats = after[0] - before[0], after[1] - before[1]
         if dead > 0:
-            typer.echo(f"{dead:,} could not be parsed: `headrace dead-letters {stream}` shows why", err=True)
+            say(f"{dead:,} could not be parsed: `headrace dead-letters {shell(stream)}` shows why", err=True)
         if repeats > 0:
-            typer.echo(f"{plural(repeats, 'repeated event')}: there before, and not counted again", err=True)
+            say(f"{plural(repeats, 'repeated event')}: there before, and not counted again", err=True)
 
 
 def _replace(connection: Connection, name: str, file: Path, layout: Layout) -> SendReply:
@@ -146,7 +147,7 @@ def _replace(connection: Connection, name: str, file: Path, layout: Layout) -> S
     reply = table.replace(list(read_rows(file, layout, table.table_status)))
     if reply.refused:
         first = reply.refused[0]
-        typer.echo(f"{len(reply.refused):,} refused (first: row {first['index']}, {first['reason']})", err=True)
+        say(f"{len(reply.refused):,} refused (first: row {first['index']}, {first['reason']})", err=True)
     return SendReply(reply.accepted, reply.refused, reply.token)
 
 
@@ -161,12 +162,12 @@ def _print_reply(reply: SendReply, took_s: float, files: list[Path]) -> None:
     if reply.already_sent and not reply.accepted:
         what = f"'{files[0]}'" if len(files) == 1 else f"{len(files):,} files" if files else "the folder"
         events = plural(reply.already_sent, "event")
-        typer.echo(f"Nothing new in {what}: {events} sent before (`--again` sends everything again)")
+        say(f"Nothing new in {what}: {events} sent before (`--again` sends everything again)")
         return
     rate = reply.accepted / max(took_s, 1e-3)
     token = f"; token {reply.token}" if reply.token else ""
     before = f"; {plural(reply.already_sent, 'event')} sent before" if reply.already_sent else ""
-    typer.echo(f"{plural(reply.accepted, 'event')} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
+    say(f"{plural(reply.accepted, 'event')} sent in {took_s:.1f} s ({rate:,.0f} events/s){before}{token}")
 
 
 def _follow(

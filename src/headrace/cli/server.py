@@ -134,13 +134,14 @@ def _hints(runtime: Runtime) -> list[str]:
     if not streams:
         return ["No definitions yet: `headrace init --from FILE` infers one, `headrace apply` applies it"]
     lines = [f"Open {runtime.url} in a browser, or in another terminal:"]
-    lines.append(f"  headrace send{where} {streams[0].name} FILE --wait")
+    taking = next((stream.name for stream in streams if not stream.derived_from), None)
+    lines += [f"  headrace send{where} {taking} FILE --wait"] if taking else []
     return lines + [f"  headrace ask{where} {view.name}" for view in views[:1]]
 
 
 def _begin_stop(runtime: Runtime) -> None:
-    """End long work, such as an apply, while requests in flight are still answered."""
-    runtime.stopped.set()
+    """End long work, and all of the server at its deadline."""
+    runtime.begin_stop()
     _exit_late_at(time.monotonic() + runtime.workspace.settings.stop_within_s)
 
 

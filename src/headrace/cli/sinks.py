@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.options import JsonOption, WorkspaceOption, complete_sink, open_connection
-from headrace.cli.output import console, count, fit_table, print_json, span
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, complete_sink, open_connection
+from headrace.cli.output import console, count, print_json, record_table, span
+from headrace.cli.table import FittedTable
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def sinks(
         str | None, typer.Argument(metavar="[SINK]", help="The sink.", autocompletion=complete_sink)
     ] = None,
     workspace: WorkspaceOption = ".",
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the sinks: state, rows, errors, lag. Or pause one, resume it, or retry a stalled one now."""
@@ -41,18 +42,18 @@ def sinks(
     if as_json:
         print_json(statuses)
         return
-    out = console()
+    out = console(wide=wide)
     if not statuses:
         out.print(NO_SINKS)
         return
-    out.print(sinks_table(statuses, out.width))
+    out.print(sinks_table(statuses))
     for sink in statuses:
         if sink.reason:
             again = "" if sink.retry_in_s is None else f"; next attempt in {span(sink.retry_in_s * 1000)}"
-            out.print(Text(f"{sink.name}: {sink.reason}{again}"), soft_wrap=True)
+            out.print(Text(f"{sink.name}: {sink.reason}{again}"))
 
 
-def sinks_table(sinks: Sequence[SinkStatus], width: int) -> Table:
+def sinks_table(sinks: Sequence[SinkStatus]) -> FittedTable:
     """A row for each sink."""
     cells = [
         {
@@ -68,5 +69,5 @@ def sinks_table(sinks: Sequence[SinkStatus], width: int) -> Table:
         }
         for sink in sinks
     ]
-    left_titles = ("sink", "from", "connector", "mode", "state", "last sent")
-    return fit_table(cells, width, left_titles=left_titles, wide_titles=("mode", "last sent"))
+    left = ("sink", "from", "connector", "mode", "state", "last sent")
+    return record_table(cells, left, ("mode", "last sent", "connector", "from"))

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import console, print_json
+from headrace.cli.output import console, print_json, say
 from headrace.cli.plan import confirm
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def skip(
     if as_json:
         print_json(step)
     elif step.commit is None:
-        typer.echo(f"Nothing to leave out: stream {stream} goes on where it is.")
+        say(f"Nothing to leave out: stream {stream} goes on where it is.")
     else:
-        typer.echo(f"Stream {stream} goes on there; commit {step.commit} of its log records it.")
+        say(f"Stream {stream} goes on there; commit {step.commit} of its log records it.")
 
 
 def _print(step: SkipStatus) -> None:
     out = console()
-    out.print(Text(f"stream {step.stream} leaves out:", style="yellow"), soft_wrap=True)
+    out.print(Text(f"stream {step.stream} leaves out:", style="yellow"))
     for each in step.skipped:
-        out.print(Text(f"    {each}"), soft_wrap=True)
+        out.print(Text(f"    {each}"))

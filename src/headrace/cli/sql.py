@@ -11,8 +11,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, key_cell, make_table, plural, print_json, span, view_state
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, plain_cell, plural, print_json, span, view_state
+from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
 from headrace.spark.jobs import Job
@@ -41,6 +42,7 @@ def sql(
         str | None, typer.Option(metavar="N", help="Maximum number of rows, or all.", show_default="1000")
     ] = None,
     workspace: WorkspaceOption = ".",
+    wide: WideOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,7 +63,7 @@ def sql(
         with open_connection(workspace) as connection, waiting("running the query") as show:
             show(job.progress)
             answer = connection.select(text, most, job)
-    _print(answer, as_csv=as_csv, as_json=as_json)
+    _print(answer, as_csv=as_csv, as_json=as_json, wide=wide)
 
 
 def _read_limit(text: str | None) -> SqlLimit:
@@ -111,7 +113,7 @@ def _read_query(query: str | None, file: Path | None) -> str:
         raise HeadraceError(f"file '{file}' cannot be read: {reason}") from error
 
 
-def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
+def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool, wide: bool) -> None:
     if as_json:
         print_json(answer.as_dict())
         return
@@ -122,10 +124,10 @@ def _print(answer: SqlAnswer, *, as_csv: bool, as_json: bool) -> None:
         return
     titles = [name for name, _ in answer.columns]
     numbers = [name for name, of in answer.columns if of.startswith(NUMBERS)]
-    rows = [[key_cell(value) for value in row.values()] for row in answer.rows()]  # keys are not known here
-    body: Any = make_table(titles, rows, numbers) if rows else Text("no rows")
+    rows = [[plain_cell(value) for value in row.values()] for row in answer.rows()]  # keys are not known here
+    body: Any = FittedTable(titles, rows, numbers) if rows else Text("no rows")
     lines = [*([_more_rows(answer)] if answer.truncated else []), *_footer(answer)]
-    console().print(Group(body, Text(), *(Text(line, style="dim") for line in lines)))
+    console(wide=wide).print(Group(body, Text(), *(Text(line, style="dim") for line in lines)))
 
 
 def _more_rows(answer: SqlAnswer) -> str:

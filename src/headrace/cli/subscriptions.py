@@ -7,10 +7,17 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from headrace.cli.options import JsonOption, WorkspaceOption, complete_stream, complete_view, open_connection
-from headrace.cli.output import console, count, make_table, print_json, span
+from headrace.cli.options import (
+    JsonOption,
+    WideOption,
+    WorkspaceOption,
+    complete_stream,
+    complete_view,
+    open_connection,
+)
+from headrace.cli.output import console, count, print_json, say, span
+from headrace.cli.table import FittedTable
 from headrace.errors import UsageError
 from headrace.follow.terms import SubscriptionStatus
 
@@ -51,6 +58,7 @@ def subscriptions(
         str | None,
         typer.Option(help="create: deliver again what is not acknowledged by then; default 30s.", metavar="DURATION"),
     ] = None,
+    wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List, create or drop named subscriptions.
@@ -72,24 +80,24 @@ def subscriptions(
     if as_json:
         print_json({"dropped": name} if result is None else result if name is None else result[0])
     elif result is None:
-        typer.echo(f"subscription {name} was dropped")
+        say(f"subscription {name} was dropped")
     else:
-        print_subscriptions(result)
+        print_subscriptions(result, wide=wide)
 
 
-def print_subscriptions(statuses: list[SubscriptionStatus]) -> None:
+def print_subscriptions(statuses: list[SubscriptionStatus], *, wide: bool) -> None:
     """Print a table of them."""
     if not statuses:
-        typer.echo("no subscriptions: `headrace subscriptions create NAME --stream STREAM` creates one")
+        say("no subscriptions: `headrace subscriptions create NAME --stream STREAM` creates one")
         return
-    out = console()
+    out = console(wide=wide)
     out.print(subscriptions_table(statuses))
     for status in statuses:
         if status.error:
             out.print(f"{status.name}: {status.error}", style="red", markup=False)
 
 
-def subscriptions_table(statuses: Sequence[SubscriptionStatus]) -> Table:
+def subscriptions_table(statuses: Sequence[SubscriptionStatus]) -> FittedTable:
     """A row per subscription."""
     titles = ["subscription", "of", "guarantee", "where", "lag", "in flight", "members", "acknowledged", "redelivered"]
     rows = [
@@ -106,4 +114,4 @@ def subscriptions_table(statuses: Sequence[SubscriptionStatus]) -> Table:
         ]
         for s in statuses
     ]
-    return make_table(titles, rows, titles[4:])
+    return FittedTable(titles, rows, titles[4:], ("redelivered", "guarantee", "acknowledged", "members", "in flight"))

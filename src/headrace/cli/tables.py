@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from headrace.cli.options import JsonOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, fit_table, make_table, print_json
+from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, open_connection
+from headrace.cli.output import console, count, print_json, record_table
+from headrace.cli.table import FittedTable
 from headrace.format import freshness
 
 NO_TABLES = "no tables yet: CREATE TABLE … PRIMARY KEY in definitions/, then `headrace up`"
 
 
-def tables(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+def tables(workspace: WorkspaceOption = ".", wide: WideOption = False, as_json: JsonOption = False) -> None:
     """List the tables: primary key, rows, version, freshness."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.tables()
     if as_json:
         print_json(statuses)
         return
-    out = console()
+    out = console(wide=wide)
     if not statuses:
         out.print(NO_TABLES)
         return
@@ -35,8 +36,8 @@ def tables(workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> Non
         }
         for table in statuses
     ]
-    left_titles = ("table", "primary key", "latest by", "made from", "freshness", "problem")
-    out.print(fit_table(cells, out.width, left_titles=left_titles, wide_titles=("dead letters", "changes")))
+    left = ("table", "primary key", "latest by", "made from", "freshness", "problem")
+    out.print(record_table(cells, left, ("changes", "dead letters", "made from", "latest by", "version")))
     out.print()
     columns = [[table.name, column.name, column.type] for table in statuses for column in table.columns]
-    out.print(make_table(["table", "column", "type"], columns))
+    out.print(FittedTable(["table", "column", "type"], columns))

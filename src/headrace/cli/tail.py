@@ -12,7 +12,7 @@ import orjson
 import typer
 
 from headrace.cli.options import WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import cell, printable
+from headrace.cli.output import key_cell, printable
 from headrace.client.connect import Connection
 from headrace.client.following import tail_pages
 from headrace.errors import UsageError
@@ -96,6 +96,6 @@ def _print_event(content: Mapping[str, Any], *, as_json: bool) -> None:
     else:
         fields = content["event"] if "event" in content else content.get("row", {})
         head = content["op"] if "op" in content else content["cursor"]
-        line = f"{head}  {'  '.join(f'{name}={printable(cell(value))}' for name, value in fields.items())}"
+        line = f"{head}  {'  '.join(f'{name}={printable(key_cell(value))}' for name, value in fields.items())}"
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -18,7 +18,7 @@ FAILED_EXIT_CODE = 1
 def test(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="Test files or folders.", metavar="FILE", show_default="the folder tests"),
+        typer.Argument(help="Test files or folders.", metavar="FILE...", show_default="the folder tests"),
     ] = None,
     words: Annotated[
         list[str] | None,
@@ -36,11 +36,11 @@ def test(
     """Test the definitions. Runs the tests in tests/*.yaml: events given, rows expected.
 
     Needs no server and, unless --spark is given, no Java. Nothing of the workspace's data is read or changed.
-    Exits with 1 if a test fails, with 2 if a test file has a mistake.
+    Exits with 1 if a test fails or none ran, with 2 if a test file has a mistake.
     """
     # They load DuckDB and Arrow, which takes 0.5 s: not for --help.
     from headrace.cli.test_report import Report, write_junit
-    from headrace.testing.folder import choose, find_tests, run_tests
+    from headrace.testing.folder import choose, find_tests, nothing_ran, run_tests
 
     began = time.perf_counter()
     place = Workspace.open(workspace)
@@ -52,10 +52,11 @@ def test(
             results.append(result)
             report.show(result)
     seconds = time.perf_counter() - began
-    report.end(errors, seconds)
+    problem = nothing_ran(results)
+    report.end(errors, seconds, problem)
     if junit is not None:
         write_junit(junit, results, errors, seconds)
     if errors or any(result.state == "bad" for result in results):
         raise typer.Exit(BadTestError.exit_code)
-    if any(result.state == "failed" for result in results):
+    if problem or any(result.state == "failed" for result in results):
         raise typer.Exit(FAILED_EXIT_CODE)

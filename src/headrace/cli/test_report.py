@@ -65,34 +65,36 @@ class Report:
             return
         mark, style = MARKS[result.state]
         line = Text.assemble((mark, style), f" {printable(result.test.name)}", (f"  {_span(result)}", "dim"))
-        self._out.print(line, soft_wrap=True)
+        self._out.print(line)
         if result.state == "failed":
-            self._out.print(Text(f"    {result.test.where}", style="dim"), soft_wrap=True)
+            self._out.print(Text(f"    {result.test.where}", style="dim"))
         if result.error is not None:
-            self._out.print(Text(f"    {printable(str(result.error))}"), soft_wrap=True)
+            self._out.print(Text(f"    {printable(str(result.error))}"))
             for text in _excerpt(result.error):
-                self._out.print(Text(f"      {text}", style="dim"), soft_wrap=True)
+                self._out.print(Text(f"      {text}", style="dim"))
         for note in result.notes:
-            self._out.print(Text(f"    note: {printable(note)}", style="yellow"), soft_wrap=True)
+            self._out.print(Text(f"    note: {printable(note)}", style="yellow"))
         for difference in result.differences:
-            self._out.print(Text(f"    {printable(difference.message)}", style="red"), soft_wrap=True)
+            self._out.print(Text(f"    {printable(difference.message)}", style="red"))
             if difference.rows is not None:
                 self._out.print(Padding(rows_table(difference.rows), (0, 0, 1, 6), expand=False))
 
-    def end(self, errors: Sequence[BadTestError], seconds: float) -> None:
-        """All tests have ended."""
+    def end(self, errors: Sequence[BadTestError], seconds: float, problem: str | None = None) -> None:
+        """All tests have ended; `problem` is why the run fails although no test did."""
         counts = _counts(self._results)
         if self._as_json:
-            print_json(as_dict(self._results, errors, seconds))
+            print_json(as_dict(self._results, errors, seconds, problem))
             return
         sys.stdout.flush()
         for error in errors:
             sys.stderr.write(f"error: {error}\n")
             sys.stderr.writelines(f"  {text}\n" for text in _excerpt(error))
+        if problem:
+            sys.stderr.write(f"error: {problem}\n")
         parts = [f"{counts[state]} {word}" for state, word in _COUNTED.items() if counts[state]]
         if errors:
             parts.append(f"{plural(len(errors), 'mistake')} in test files")
-        style = "red" if errors or counts["failed"] or counts["bad"] else "green"
+        style = "red" if errors or problem or counts["failed"] or counts["bad"] else "green"
         self._out.print(Text(f"{', '.join(parts) or 'no tests'} in {seconds:.2f} s", style=f"bold {style}"))
 
 
@@ -153,12 +155,15 @@ def _cells(values: Any, rows: RowsDifference, wrong: Sequence[str], style: str) 
     return cells
 
 
-def as_dict(results: Sequence[Result], errors: Sequence[BadTestError], seconds: float) -> dict[str, Any]:
+def as_dict(
+    results: Sequence[Result], errors: Sequence[BadTestError], seconds: float, problem: str | None = None
+) -> dict[str, Any]:
     """The results as JSON values."""
     counts = _counts(results)
     return {
         **{state: counts[state] for state in MARKS},
         "seconds": round(seconds, 3),
+        "problem": problem,
         "errors": [error.as_dict() for error in errors],
         "tests": [_result(result) for result in results],
     }

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from headrace.cli.output import console, count
 from headrace.errors import ConflictError, NotReadyError
+from headrace.names import shell
 
 if TYPE_CHECKING:
     from headrace.client.connect import Connection
@@ -42,7 +42,7 @@ def _serves(view: ViewStatus | None, name: str, number: int, show: Show) -> bool
     if view is None or build is None or build.version != number:
         raise ConflictError(
             f"view '{name}': version {number} was replaced before it could serve",
-            fix=f"`headrace versions {name}` shows which version replaced it",
+            fix=f"`headrace versions {shell(name)}` shows which version replaced it",
         )
     _check(name, number, build)
     if build.state == "ready":
@@ -90,7 +90,7 @@ def interruptible(*views: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        look = f"`headrace versions {views[0]}` shows" if len(views) == 1 else "`headrace views` shows"
+        look = f"`headrace versions {shell(views[0])}` shows" if len(views) == 1 else "`headrace views` shows"
         typer.echo(f"The server continues; {look} the progress.", err=True)
         raise typer.Exit(130) from None
 
@@ -101,6 +101,8 @@ def _progress() -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield lambda view, completed, total, description: None
         return
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn  # not without a bar
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[of]}"), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from headrace.cli.options import JsonOption, NoWaitOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import console, count, fit_table, print_json
+from headrace.cli.options import JsonOption, NoWaitOption, WideOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.output import console, count, print_json, record_table, say
 from headrace.cli.overview import print_lanes
-from headrace.cli.plan import confirm
-from headrace.cli.until import wait_until_serving
+from headrace.names import shell
 
 if TYPE_CHECKING:
     from headrace.plan.change import RollbackStep
@@ -22,21 +21,19 @@ CHANGES = "changes to it"
 ViewArgument = Annotated[str, typer.Argument(help="View.", metavar="VIEW", autocompletion=complete_view)]
 
 
-def versions(view: ViewArgument, workspace: WorkspaceOption = ".", as_json: JsonOption = False) -> None:
+def versions(
+    view: ViewArgument, workspace: WorkspaceOption = ".", wide: WideOption = False, as_json: JsonOption = False
+) -> None:
     """List the versions of a view. Newest first, with lane, progress and changes."""
     with open_connection(workspace) as connection:
         statuses = connection.verbs.versions(view)
     if as_json:
         print_json(statuses)
         return
-    out = console()
-    left_titles = ("state", "lane", "since", "definition", CHANGES)
-    wide_titles = ("lane", "since", "horizon", "batch events", "speed events", "definition")
-    out.print(
-        fit_table(
-            [_cells(version) for version in statuses], out.width, left_titles=left_titles, wide_titles=wide_titles
-        )
-    )
+    out = console(wide=wide)
+    left = ("state", "lane", "since", "definition", CHANGES)
+    optional = ("definition", "horizon", "speed events", "batch events", "lane", "since", "replaced", "commits")
+    out.print(record_table([_cells(version) for version in statuses], left, optional))
     print_lanes({f"version {version.version}": version.lane_reason for version in statuses})
 
 
@@ -80,6 +77,10 @@ def rollback(
 
     The definitions folder is not changed; `headrace plan` shows how it differs from what is applied.
     """
+    # Not for `versions`.
+    from headrace.cli.plan import confirm
+    from headrace.cli.until import wait_until_serving
+
     with open_connection(workspace) as connection:
         step = connection.verbs.rollback(view, to, dry_run=True)
         if not as_json:
@@ -93,14 +94,14 @@ def rollback(
     if as_json:
         print_json(result.as_dict())
     elif build:
-        typer.echo(f"Version {build.version} is being built: `headrace versions {view}` shows the progress.")
+        say(f"Version {build.version} is being built: `headrace versions {shell(view)}` shows the progress.")
     else:
-        typer.echo(f"View {view} is rolled back to version {result.to}.")
+        say(f"View {view} is rolled back to version {result.to}.")
 
 
 def _print(step: RollbackStep) -> None:
     out = console()
     head = f"~ view {step.view}, version {step.serving} → {step.to}"
-    out.print(Text.assemble((head, "yellow"), f"  {step.change.reason}"), soft_wrap=True)
+    out.print(Text.assemble((head, "yellow"), f"  {step.change.reason}"))
     for detail in step.change.details:
-        out.print(Text(f"    {detail}", style="dim"), soft_wrap=True)
+        out.print(Text(f"    {detail}", style="dim"))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli.output import console
 from headrace.errors import HeadraceError
@@ -41,6 +40,8 @@ def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
     if not out.is_terminal:
         yield lambda follow: None
         return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # not for commands without a bar
+
     sources: list[Follow] = []
     ended = threading.Event()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())

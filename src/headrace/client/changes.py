@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import orjson
@@ -13,10 +13,12 @@ from headrace.client.calls import Calls
 from headrace.client.server_events import EVENT_STREAM, ServerEvents
 from headrace.client.wire import read_error
 from headrace.define.reader import parse_type
-from headrace.follow.change_question import ChangeQuestion
-from headrace.serve.change import Change
 from headrace.serve.question import key_text
 from headrace.serve.values import decoder
+
+if TYPE_CHECKING:
+    from headrace.follow.change_question import ChangeQuestion
+    from headrace.serve.change import Change
 
 
 class ChangeCalls(Calls):
@@ -58,6 +60,8 @@ class ChangeCalls(Calls):
 def _read(content: dict[str, Any], decoders: dict[str, Any], cursor: str | None) -> Change | None:
     if content["op"] == "caught_up":
         return None
+    from headrace.serve.change import Change  # only for readers of changes
+
     row = {
         name: value if value is None or decoders.get(name) is None else decoders[name](value)
         for name, value in content.get("row", {}).items()

@@ -10,32 +10,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from headrace.client.dead_letters import DeadLetterVerbs
 from headrace.client.far import Remote
-from headrace.client.following import Subscription, kind_of, tail_events
-from headrace.client.notebook import ConnectedStream, ConnectedView, Listing, streams_html, views_html
-from headrace.client.table import ConnectedTable
 from headrace.client.verbs import Backend, Verbs
 from headrace.client.whole import read_whole
 from headrace.client.without import needs_server
 from headrace.errors import HeadraceError, InUseError
-from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.page import EventQuestion, StreamEvent
 from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
 from headrace.ingest.formats.layout import ANY, Layout
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.plan.change import Plan
 from headrace.serve.answer import Answer
-from headrace.serve.cell_question import CellQuestion
-from headrace.serve.change import Change
 from headrace.serve.question import Keys, Question
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
+    from headrace.client.dead_letters import DeadLetterVerbs
+    from headrace.client.notebook import ConnectedStream, ConnectedView
     from headrace.client.send import Sender
+    from headrace.client.table import ConnectedTable
+    from headrace.follow.change_question import ChangeQuestion
+    from headrace.follow.page import StreamEvent
     from headrace.ingest.generate.generator import Generated
     from headrace.ingest.sending import Sending, SendProgress, SendReply
+    from headrace.serve.cell_question import CellQuestion
+    from headrace.serve.change import Change
     from headrace.serve.explanation import Explanation
     from headrace.spark.jobs import Job
     from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -52,6 +51,9 @@ class Connection:
     def __init__(self, backend: Backend, reconnect: Callable[[], Backend | None] | None = None) -> None:
         self._backend = backend
         self._reconnect = reconnect  # to a server that was started later, for a folder without one
+
+    def __repr__(self) -> str:
+        return f"connection to {self._backend!r}"
 
     @property
     def url(self) -> str | None:
@@ -134,6 +136,8 @@ class Connection:
         zone: str | None = None,
     ) -> Explanation:
         """The events behind one cell of a view; `CellQuestion` describes the parameters."""
+        from headrace.serve.cell_question import CellQuestion  # when used, so that commands start quickly
+
         return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor, zone))
 
     def explained(self, question: CellQuestion, job: Job | None = None) -> Explanation:
@@ -256,6 +260,8 @@ class Connection:
 
     def dead_letters(self, stream: str) -> DeadLetterVerbs:
         """The dead letters of a stream: `page()`, `reasons()`, `show(position)`, `replay()`."""
+        from headrace.client.dead_letters import DeadLetterVerbs  # as above
+
         return DeadLetterVerbs(self._backend.dead_letters(stream))
 
     def versions(self, view: str) -> list[dict[str, Any]]:
@@ -298,6 +304,9 @@ class Connection:
         `start` is `"latest"` (default), `"earliest"`, the `cursor` of an event, or a time; `last` begins with the last
         so many events instead. With `follow=False` it ends after the last event that there is.
         """
+        from headrace.client.following import tail_events  # as above
+        from headrace.follow.page import EventQuestion  # as above
+
         question = EventQuestion(start=start, last=last, where=where, key=key)
         return tail_events(self._backend, stream, question, follow=follow)
 
@@ -330,6 +339,10 @@ class Connection:
         time after which events without `ack()` are delivered again (default 30 s). `limit` is the most events of a
         batch, `credit` the most that this member holds without an acknowledgement.
         """
+        # As above.
+        from headrace.client.following import Subscription, kind_of
+        from headrace.follow.change_question import ChangeQuestion
+
         if name is None:
             if kind_of(self._backend, what) == "view":
                 return self.changes(ChangeQuestion.of(what, key, where, snapshot, settled_only, cursor))
@@ -353,10 +366,14 @@ class Connection:
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams and their metrics."""
+        from headrace.client.notebook import Listing, streams_html  # as above
+
         return Listing((stream.as_dict() for stream in self._backend.streams()), streams_html)
 
     def views(self) -> list[dict[str, Any]]:
         """All views with their versions and freshness."""
+        from headrace.client.notebook import Listing, views_html  # as above
+
         return Listing((view.as_dict() for view in self._backend.views()), views_html)
 
     def logical_views(self) -> list[dict[str, Any]]:
@@ -369,6 +386,8 @@ class Connection:
 
     def table(self, name: str) -> ConnectedTable:
         """A table as an object: `upsert`, `delete`, `replace`, `ask`, `lookup`, `df`, `arrow`."""
+        from headrace.client.table import ConnectedTable  # as above
+
         return ConnectedTable(self, name)
 
     def graph(self) -> dict[str, Any]:
@@ -377,10 +396,14 @@ class Connection:
 
     def view(self, name: str) -> ConnectedView:
         """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""
+        from headrace.client.notebook import ConnectedView  # as above
+
         return ConnectedView(self, name)
 
     def stream(self, name: str) -> ConnectedStream:
         """A stream as an object: `send`, `status`; notebooks show its fields and how late its events are."""
+        from headrace.client.notebook import ConnectedStream  # as above
+
         return ConnectedStream(self, name)
 
     def sinks(self) -> list[dict[str, Any]]:

@@ -1,11 +1,17 @@
-"""The dead letters of a stream in Python: `Connection.dead_letters(stream)`."""
+"""The dead letters of a stream in Python, `Connection.dead_letters(stream)`, and behind a URL."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from headrace.client.verbs import DeadLetterBackend
-from headrace.lake.letters import DEFAULT_LIMIT
+from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
+
+if TYPE_CHECKING:
+    from headrace.client.calls import Calls
+
+REPLAY_S = 600.0  # for one step
 
 
 class DeadLetterVerbs:
@@ -29,3 +35,34 @@ class DeadLetterVerbs:
     def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> dict[str, Any]:
         """Parse a batch of them again; the `cursor` of the reply continues."""
         return self._backend.replay(cursor, dry_run=dry_run).as_dict()
+
+
+class RemoteDeadLetters:
+    """The dead letters of a stream behind a URL, with the methods of the server's own."""
+
+    def __init__(self, remote: Calls, stream: str) -> None:
+        self._remote = remote
+        self._path = f"/v1/streams/{quote(stream, safe='')}/dead-letters"
+
+    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
+        """A page of dead letters, newest first."""
+        options = {"limit": limit, "cursor": cursor, "reason": reason}
+        params = {name: value for name, value in options.items() if value is not None}
+        return DeadLetterPage.from_dict(self._remote.call("GET", self._path, params=params))
+
+    def reasons(self) -> list[DeadLetterReason]:
+        """Number of dead letters per reason."""
+        reply = self._remote.call("GET", f"{self._path}/reasons")
+        return [DeadLetterReason.from_dict(reason) for reason in reply["reasons"]]
+
+    def show(self, position: int) -> DeadLetter:
+        """The complete dead letter at a position."""
+        return DeadLetter.from_dict(self._remote.call("GET", f"{self._path}/{position}"))
+
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
+        """Parse a batch of them again; the `cursor` of the reply continues."""
+        options = {"cursor": cursor, "dry_run": "true" if dry_run else None}
+        params = {name: value for name, value in options.items() if value is not None}
+        path, remote = f"{self._path}/replay", self._remote
+        reply = remote.when_ready(lambda: remote.call("POST", path, params=params, timeout=REPLAY_S))
+        return ReplayStep.from_dict(reply)

@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
 from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -27,11 +26,8 @@ from headrace.follow.page import EventPage, EventQuestion
 from headrace.follow.terms import SubscriptionStatus
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
-from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
 from headrace.plan.change import Change, Plan, RollbackStep
 from headrace.serve.answer import Answer
-from headrace.serve.cell_question import CellQuestion
-from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.state import (
     AuditStatus,
@@ -52,10 +48,14 @@ from headrace.transport.sent import FilePiece
 from headrace.workspace.holder import live_holder
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from headrace.client.dead_letters import RemoteDeadLetters
+    from headrace.serve.cell_question import CellQuestion
+    from headrace.serve.explanation import Explanation
     from headrace.sql.answer import SqlAnswer, SqlLimit
 
 SUBSCRIPTIONS = "/v1/subscriptions"
-REPLAY_S = 600.0  # for one step
 _CONTENT_TYPES = {
     Format.NDJSON: "application/x-ndjson",
     Format.JSON: "application/json",
@@ -68,6 +68,9 @@ _CONTENT_TYPES = {
 
 class Remote(ChangeCalls):
     """A workspace behind a URL. Events are sent again, with the same idempotency key, until there is a reply."""
+
+    def __repr__(self) -> str:
+        return f"the server at {self.url}"
 
     def ingest(
         self,
@@ -148,6 +151,8 @@ class Remote(ChangeCalls):
 
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
         """The events behind a cell. The server reads the log for it, so it may take long."""
+        from headrace.serve.explanation import Explanation  # only for `explain`
+
         path = f"/v1/views/{_quote(question.view)}/explain"
         params = question.parameters()
         return Explanation.from_dict(self.when_ready(lambda: self.follow("GET", path, job or Job(), params=params)))
@@ -310,42 +315,15 @@ class Remote(ChangeCalls):
 
     def dead_letters(self, stream: str) -> RemoteDeadLetters:
         """The dead letters of a stream."""
+        from headrace.client.dead_letters import RemoteDeadLetters  # only for the commands that show them
+
         return RemoteDeadLetters(self, stream)
-
-
-class RemoteDeadLetters:
-    """The dead letters of a stream behind a URL, with the methods of the server's own."""
-
-    def __init__(self, remote: Remote, stream: str) -> None:
-        self._remote = remote
-        self._path = f"/v1/streams/{_quote(stream)}/dead-letters"
-
-    def page(self, limit: int = DEFAULT_LIMIT, cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
-        """A page of dead letters, newest first."""
-        options = {"limit": limit, "cursor": cursor, "reason": reason}
-        params = {name: value for name, value in options.items() if value is not None}
-        return DeadLetterPage.from_dict(self._remote.call("GET", self._path, params=params))
-
-    def reasons(self) -> list[DeadLetterReason]:
-        """Number of dead letters per reason."""
-        reply = self._remote.call("GET", f"{self._path}/reasons")
-        return [DeadLetterReason.from_dict(reason) for reason in reply["reasons"]]
-
-    def show(self, position: int) -> DeadLetter:
-        """The complete dead letter at a position."""
-        return DeadLetter.from_dict(self._remote.call("GET", f"{self._path}/{position}"))
-
-    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
-        """Parse a batch of them again; the `cursor` of the reply continues."""
-        options = {"cursor": cursor, "dry_run": "true" if dry_run else None}
-        params = {name: value for name, value in options.items() if value is not None}
-        path, remote = f"{self._path}/replay", self._remote
-        reply = remote.when_ready(lambda: remote.call("POST", path, params=params, timeout=REPLAY_S))
-        return ReplayStep.from_dict(reply)
 
 
 def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
     """Run in a daemon thread, so that an interrupted process does not wait for the server."""
+    from concurrent.futures import Future  # loads logging: only for commands that send
+
     future: Future[IngestReply] = Future()
 
     def run() -> None:

@@ -1,14 +1,14 @@
-"""HTTP to one server over reused connections, by the standard library, which is quick to import."""
+"""HTTP to one server over reused connections."""
 
 from __future__ import annotations
 
-import select
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import SplitResult, urlencode, urlsplit
+
+from headrace.client.connection import Connection, IncomingReply, ReplyError
 
 CONNECT_S = 5.0
 REPLY_S = 60.0
@@ -18,10 +18,6 @@ Params = Mapping[str, object] | Iterable[tuple[str, str]]
 
 class ConnectError(ConnectionError):
     """No connection could be established: no server listens, or the host is unknown."""
-
-
-class ReplyError(ConnectionError):
-    """The connection ended before the reply was complete, or the reply is not HTTP."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +37,16 @@ class Http:
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._token = {"authorization": f"Bearer {token}"} if token else {}
         self._lock = threading.Lock()
-        self._idle: list[HTTPConnection] = []
+        self._idle: list[Connection] = []
         self.go_to(url)
 
     def go_to(self, url: str) -> None:
         """Send requests to another URL from now on."""
         self.close()
         self._url: SplitResult = urlsplit(url)
+        self._headers = {"Host": self._url.netloc.rpartition("@")[2], "Accept-Encoding": "identity", **self._token}
 
     @property
     def address(self) -> tuple[str, int]:
@@ -76,10 +73,12 @@ class Http:
         """One request and its whole reply; the timeout is for each wait."""
         with self._exchange(method, path, params, content, headers, timeout) as (connection, reply):
             reply_content = reply.read()
-            if not reply.will_close:
+            if reply.may_continue:
                 with self._lock:
                     self._idle.append(connection)
-            return Reply(reply.status, _lower(reply), reply_content)
+            else:
+                connection.close()
+            return Reply(reply.status, reply.headers, reply_content)
 
     @contextmanager
     def stream(
@@ -94,7 +93,7 @@ class Http:
         """One request and the lines of its reply as they come; the reply itself has no content."""
         with self._exchange(method, path, params, content, headers, REPLY_S) as (connection, reply):
             try:
-                yield Reply(reply.status, _lower(reply), b""), iter(reply.readline, b"")
+                yield Reply(reply.status, reply.headers, b""), reply.lines()
             finally:
                 connection.close()
 
@@ -107,58 +106,39 @@ class Http:
         content: bytes | memoryview | None,
         headers: Mapping[str, str] | None,
         timeout: float | None,
-    ) -> Iterator[tuple[HTTPConnection, HTTPResponse]]:
+    ) -> Iterator[tuple[Connection, IncomingReply]]:
         query = urlencode(list(params.items() if isinstance(params, Mapping) else params))
         target = self._url.path + path + (f"?{query}" if query else "")
         connection = self._connection(timeout)
         try:
-            # A server may refuse a body before it has read all of it; its reply gives the reason.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(method, target, content, {**self._headers, **(headers or {})})
-            yield connection, connection.getresponse()
+            yield connection, connection.exchange(method, target, {**self._headers, **(headers or {})}, content)
         except TimeoutError:
             connection.close()
             raise
-        except (HTTPException, OSError) as error:
+        except OSError as error:
             connection.close()
             raise ReplyError(str(error) or type(error).__name__) from error
         except BaseException:
             connection.close()
             raise
 
-    def _connection(self, timeout: float | None) -> HTTPConnection:
+    def _connection(self, timeout: float | None) -> Connection:
         """An idle connection that the server has not closed, else a new one."""
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 connection = self._connect(min(CONNECT_S, CONNECT_S if timeout is None else timeout))
-            elif _has_ended(connection):
+            elif connection.has_ended:
                 connection.close()
                 continue
-            assert connection.sock is not None
-            connection.sock.settimeout(timeout)
+            connection.settimeout(timeout)
             return connection
 
-    def _connect(self, timeout: float) -> HTTPConnection:
-        kind = HTTPSConnection if self._url.scheme == "https" else HTTPConnection
-        connection = kind(*self.address, timeout=timeout)
+    def _connect(self, timeout: float) -> Connection:
         try:
-            connection.connect()
+            return Connection(*self.address, timeout, is_secure=self._url.scheme == "https")
         except TimeoutError:
             raise
         except OSError as error:
             raise ConnectError(str(error)) from error
-        return connection
-
-
-def _has_ended(connection: HTTPConnection) -> bool:
-    """Whether the server has closed an idle connection: then it is readable."""
-    waiting = select.poll()
-    assert connection.sock is not None
-    waiting.register(connection.sock, select.POLLIN)
-    return bool(waiting.poll(0))
-
-
-def _lower(reply: HTTPResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in reply.getheaders()}

@@ -40,7 +40,7 @@ from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.change import Change
-from headrace.serve.evaluate import answer
+from headrace.serve.evaluate import answer, question_limit
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.server.describe import (
@@ -90,6 +90,9 @@ class Offline(StoppedWorkspace, WithoutServer):
         self._pages = Pages()
         self._changes = TableChanges(cache(self._folder.base_and_lake))
 
+    def __repr__(self) -> str:
+        return f"the folder {self._workspace.folder.resolve()}, without a server"
+
     def close(self) -> None:
         """Release all resources, so that a server can start."""
         self._resources.close()
@@ -113,7 +116,8 @@ class Offline(StoppedWorkspace, WithoutServer):
         store = self._folder.store_of(question.view)
         if question.as_of is not None:
             return self._lake_questions().ask(question, job)
-        return answer(store, question, stopped_freshness, datetime.now(UTC))
+        with question_limit(self._workspace.settings.question_timeout_s).watch():
+            return answer(store, question, stopped_freshness, datetime.now(UTC))
 
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
         """Without a server no changes come."""

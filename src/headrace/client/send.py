@@ -1,14 +1,13 @@
-"""Sends events, tables and files to a workspace. A module of its own, since it imports Arrow, which takes time."""
+"""Sends events, tables and files to a workspace."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -18,13 +17,15 @@ from headrace.define.reader import parse_type
 from headrace.errors import IngestError, UsageError
 from headrace.ingest.files import SourceFile, StreamShape, find_files
 from headrace.ingest.formats.layout import ANY, Format, Layout, check_format
-from headrace.ingest.generate.generator import Generated, Recipe, make_fields
 from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendProgress, SendReply, send_all
-from headrace.ingest.tabular import as_table, send_table
-from headrace.parse.times import read_timestamp
 from headrace.server.state import StreamDefinition
 from headrace.types import Type
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from headrace.ingest.generate.generator import Generated
 
 MOST_RATE = 10_000_000
 DEFAULT_START = "2026-01-01T00:00:00Z"
@@ -41,6 +42,8 @@ class Sender:
         """One event, many, a table, or bytes."""
         if isinstance(events, bytes):
             return self._workspace.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
+        from headrace.ingest.tabular import as_table, send_table  # loads Arrow: not for files of lines
+
         table = as_table(events)
         if table is not None and table.num_rows:
             return send_table(table, partial(self._lines, stream), key)
@@ -76,6 +79,8 @@ class Sender:
         at_once: bool,
     ) -> Generated:
         """Events made from the fields of a stream; `start` "now" is for times of the clock."""
+        from headrace.ingest.generate.generator import Generated, Recipe, make_fields  # loads numpy: not for files
+
         definition = self._workspace.stream(stream)
         is_text = definition.format == Format.TEXT
         check_format(stream, definition.format, Format.TEXT if is_text else Format.NDJSON)
@@ -113,6 +118,8 @@ def _places(stream: StreamDefinition) -> list[tuple[str, Steps, Type, bool]]:
 def _start_us(start: str | None) -> int | None:
     if start == "now":
         return None
+    from headrace.parse.times import read_timestamp  # loads the parsers of events: not for files
+
     time = read_timestamp(start or DEFAULT_START)
     if time is None:
         raise UsageError(f"'{start}' is not a time", expected="such as 2026-01-01T00:00:00Z, or now")

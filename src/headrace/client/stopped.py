@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headrace.alert.describe import describe
 from headrace.alert.state import read_state, state_file
-from headrace.alert.status import AlertStatus, describe
+from headrace.alert.status import AlertStatus
 from headrace.client.folder import Folder
 from headrace.client.without import DOWN
 from headrace.define.catalog import load
@@ -92,11 +93,7 @@ class StoppedWorkspace:
 
     def tables(self) -> list[TableStatus]:
         """The tables with their serving versions."""
-        tables, store = self._folder.catalog.tables, self._folder.store
-        if store is None:
-            return describe_tables(tables, self.streams(), self.views(), None)
-        with store.snapshot() as snapshot:
-            return describe_tables(tables, self.streams(), self.views(), snapshot)
+        return describe_tables(self._folder.catalog.tables, self.streams(), self.views())
 
     def logical_views(self) -> list[LogicalStatus]:
         """The logical views."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.errors import HeadraceError
 from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenState
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from headrace.alert.status import AlertStatus, SilenceStatus
     from headrace.client.far import Remote
     from headrace.client.near import Offline

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -75,21 +74,25 @@ class Calendar:
         """The end of the window that begins at an instant."""
         return next((edge for edge in self._edges_before(start_ms) if edge > start_ms), start_ms + self.nominal_ms)
 
-    def edges(self, first_ms: int, end_ms: int, step_ms: int = 0) -> list[int]:
-        """The bounds of all windows that share time with [first, end), ascending: one more than there are windows.
+    def windows(self, days_ms: Iterable[int]) -> list[tuple[int, int]]:
+        """The bounds of all windows that share time with these UTC days (their starts, ascending)."""
+        windows: list[tuple[int, int]] = []
+        for first, end in _runs(days_ms):
+            if windows:
+                first = max(first, windows[-1][1])
+            if first < end:
+                windows += pairwise(self._edges(first, end))
+        return windows
 
-        With a step, also where each step of a window begins.
-        """
+    def _edges(self, first_ms: int, end_ms: int) -> list[int]:
+        """The bounds of all windows that share time with [first, end), ascending: one more than there are windows."""
         edges = [self.start_of(first_ms)]
         for edge in self._edges_before(edges[0]):
             if edge > edges[-1]:  # a zone that skips a whole date has no window for it
                 edges.append(edge)
             if edges[-1] >= end_ms and len(edges) > 1:
                 break
-        if not step_ms:
-            return edges
-        steps = [step for start, end in pairwise(edges) for step in range(start, end, step_ms)]
-        return [*steps, edges[-1]]
+        return edges
 
     def _edges_before(self, ms: int) -> Iterator[int]:
         """The starts of windows, from one at or before an instant on.
@@ -184,9 +187,15 @@ def zone_tile_ms(name: str) -> int:
     return tile
 
 
-def bucket_of(edges: list[int] | tuple[int, ...], ms: int) -> int:
-    """The edge at or before an instant, which must not lie before the first."""
-    return edges[bisect_right(edges, ms) - 1]
+def _runs(days_ms: Iterable[int]) -> list[tuple[int, int]]:
+    """Days that follow each other, joined: the start and the end of each run."""
+    runs: list[tuple[int, int]] = []
+    for day in days_ms:
+        if runs and runs[-1][1] == day:
+            runs[-1] = runs[-1][0], day + DAY_MS
+        else:
+            runs.append((day, day + DAY_MS))
+    return runs
 
 
 def _local_date(ms: int, zone: tzinfo) -> date:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.define import model
+from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical import build_logical_views
 from headrace.define.mistakes import each, join, placed, quote_lines
 from headrace.define.model import Alert, LogicalView, Sink, Stream, Table, View
@@ -238,10 +239,22 @@ class _Assembly:
     def _add_table(self, table: Table) -> None:
         self._tables[table.name] = self._tables_by_name[table.name.lower()] = table
 
+    def _meets_column(self, view: View) -> DefinitionError | None:
+        """The mistake of a key with the name of a stored column: `count_` and eight digits, say."""
+        stored = {aggregate_id(column.aggregate.stored_as).lower() for column in view.columns}
+        name = next((key.name for key in view.keys if key.name.lower().partition("__")[0] in stored), None)
+        if name is None:
+            return None
+        where = self._locations.get(view.name)
+        return DefinitionError(
+            f"'{name}' names a stored column of view '{view.name}'", fix="rename the key", where=where
+        )
+
     def finish(self, declared: list[Definition]) -> Catalog:
         """The catalog, with logical views, sinks and alerts; all mistakes at once if there are any."""
         known = self._known
         streams, views = with_parts(self._tables, self._streams, self._views)
+        self.errors += [mistake for view in views.values() if (mistake := self._meets_column(view))]
         every = {**known.views, **views}
         statements = [one.what for one in declared if isinstance(one.what, LogicalStatement)]
         logical, mistakes = build_logical_views(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from headrace.define.durations import parse_duration
@@ -24,7 +26,7 @@ class Option:
     required: bool = False
     default: str | None = None
     choices: tuple[str, ...] = ()
-    kind: str = "text"  # or boolean, duration, number, url
+    kind: str = "text"  # or boolean, duration, folder, number, url
     keeps: bool = True
     also: tuple[str, ...] = ()  # names that other systems have for it
 
@@ -109,7 +111,8 @@ FILES = Connector(
     "files",
     "Files in a folder: one for each batch, under its name only when it is complete.",
     (
-        Option("path", "The folder; a relative one is below the workspace.", True, keeps=False),
+        Option("path", "The folder; a relative one is below the workspace, and has no `..`.", True, kind="folder",
+               keeps=False),
         Option("format", "`parquet` or `json` (one object per line).", default="parquet", choices=("parquet", "json"),
                keeps=False),
         Option("partition.by", "`date`: files in folders `dt=2026-03-01` by event time or start of the window.",
@@ -256,12 +259,19 @@ def _url(value: str) -> str:
     return value
 
 
+def _folder(value: str) -> str:
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", value) or (".." in Path(value).parts and not value.startswith("/")):
+        raise ValueError(value)
+    return value
+
+
 _KINDS: Mapping[str, Callable[[str], str]] = {
     "text": str,
     "boolean": _boolean,
     "duration": _duration,
     "number": _number,
     "url": _url,
+    "folder": _folder,
 }
 _EXPECTED = {
     "text": "a text",
@@ -269,4 +279,5 @@ _EXPECTED = {
     "duration": "a duration such as '30 seconds'",
     "number": "a whole number from 1 on",
     "url": "a URL such as https://example.com/hook",
+    "folder": "a folder of this machine, below the workspace without '..' or absolute; object storage comes later",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.define.expression.coercion import common_type
+from headrace.define.expression.coercion import VOID, common_type
 from headrace.define.expression.terms import quote
 from headrace.define.maps import number_of_calls, with_calls
 from headrace.define.model import ARRIVED, Field, Stream
@@ -57,7 +57,7 @@ class Rows:
 
     def scope(self) -> RowScope:
         """What an expression over these rows may name."""
-        return RowScope(self.entries, self.owner, self.event_time is None)
+        return RowScope(self.entries, self.owner)
 
     def star(self, of: str | None = None) -> tuple[Entry, ...]:
         """The columns of `*`, or of `of.*`: all that have a name of their own."""
@@ -266,6 +266,11 @@ def _reconciled(entries: Sequence[Entry]) -> list[tuple[str, Expression]]:
             f"UNION ALL: the types of column '{name}' are not compatible", found=types,
             fix=f"cast one, as in CAST({entries[-1].name} AS {entries[0].type})",
         )  # fmt: skip
+    if type_ == VOID:
+        raise DefinitionError(
+            f"UNION ALL: the column '{name}' is NULL in every query, so that it has no type",
+            fix="give it one in the first, as in CAST(NULL AS STRING)",
+        )
     return [
         (
             name,

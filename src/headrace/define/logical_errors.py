@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from headrace.aggregate import REGISTRY
+from headrace.define.expression.terms import quote
 from headrace.define.model import Stream
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
@@ -76,7 +77,7 @@ def reads_stream(statement: LogicalStatement, streams: Mapping[str, Stream]) -> 
     error = statement.source.error(
         at if statement.word is None else statement.word[0],
         f"view '{statement.name}' reads the stream '{stream_tokens[0].text}', but CREATE VIEW reads views and tables",
-        fix=f"{why} write CREATE {write} {statement.name} AS {_start(statement.sql)}",
+        fix=f"{why} write CREATE {write} {quote(statement.name)} AS {_start(statement.sql)}",
     )
     if statement.word is not None:
         error.write, error.replaces = write, statement.word

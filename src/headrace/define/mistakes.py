@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from headrace.errors import DefinitionError, DefinitionErrors, Location
+from headrace.secrets import without_secret_options
 
 EXCERPT_WIDTH = 100  # characters of a line that are shown around a mistake
 
@@ -78,7 +79,7 @@ def quote_lines(error: DefinitionError, texts: Mapping[str, str]) -> DefinitionE
 def _excerpt(text: str, where: Location) -> str:
     """A line of the text, cut to a readable length, and a caret under the column."""
     lines = text.split("\n")
-    line = lines[where.line - 1].rstrip("\r") if where.line <= len(lines) else ""
+    line = without_secret_options(lines[where.line - 1].rstrip("\r")) if where.line <= len(lines) else ""
     start = max(0, min(where.column - 1 - EXCERPT_WIDTH // 2, len(line) - EXCERPT_WIDTH))
     end = start + EXCERPT_WIDTH
     before, after = "…" * (start > 0), "…" * (end < len(line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,7 +18,7 @@ from headrace.define.relation import Reads, Relation
 from headrace.define.sample import scaling_of
 from headrace.types import TIMESTAMP, Expression, Type
 
-ARRIVED = "_arrived"  # the event time of a stream that declares none
+ARRIVED = "_arrived"  # when an event came: the event time of a stream that declares none
 JSON, TEXT, CSV = "json", "text", "csv"
 FORMATS = (JSON, TEXT, CSV)
 KAFKA = "kafka"  # the connector of streams whose events are in Kafka
@@ -77,7 +78,7 @@ class Unique:
         return f"({', '.join(map(quote, self.columns))}) within {format_duration(self.within_ms)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stream(Queryable):
     """Events of one shape. Without `event_time` the time of arrival is the event time."""
 
@@ -91,6 +92,9 @@ class Stream(Queryable):
     relation: Relation | None = None  # of a derived stream: how its events are made; nothing is sent to it or stored
     unique: Unique | None = None  # None: every event counts
 
+    def __repr__(self) -> str:
+        return f"stream {self.name} ({_columns({field.name: field.type for field in self.fields})})"
+
     @property
     def time_column(self) -> str:
         """The lake's column that holds the event time."""
@@ -102,12 +106,16 @@ class Stream(Queryable):
         return {str(field.steps[0]): field.type for field in declared}
 
     def types(self) -> dict[str, Type]:
-        """The names that an expression over this stream may use."""
-        types = {field.name: field.type for field in self.fields}
-        return types if self.event_time else {**types, ARRIVED: TIMESTAMP}
+        """The names that an expression over this stream may use: its fields, and the time of arrival."""
+        return {**{field.name: field.type for field in self.fields}, ARRIVED: TIMESTAMP}
+
+    def sent(self) -> dict[str, Type]:
+        """The columns of an event in a sink: its fields, and its event time."""
+        types = self.types()
+        return {name: of for name, of in types.items() if name != ARRIVED or name == self.time_column}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table(Queryable):
     """The latest row of each key: a log of changes, and a view of it. `define/tables.py` makes these two of it.
 
@@ -122,6 +130,9 @@ class Table(Queryable):
     relation: Relation | None = None  # of CREATE TABLE … AS SELECT: how its changes are made
     source: Source | None = None  # None: changes come by HTTP and from files, or from the relation
     format: str = JSON  # of the changes in Kafka
+
+    def __repr__(self) -> str:
+        return f"table {self.name} ({_columns(self.types())}), primary key {', '.join(self.key)}"
 
     def types(self) -> dict[str, Type]:
         """The names that an expression over its rows may use."""
@@ -223,7 +234,7 @@ class Over:
     event_time: str | None = None  # the column that windows are of; None: the time of a row's last change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class View:
     """A keyed, paned, mergeable summary of its base streams. Without `window` it has one pane: all time.
 
@@ -254,6 +265,11 @@ class View:
         if scaling is not None:
             columns = (replace(each, aggregate=scale(each.aggregate, scaling)) for each in self.columns)
             object.__setattr__(self, "columns", tuple(columns))
+
+    def __repr__(self) -> str:
+        names = ", ".join([*(key.name for key in self.keys), *(column.name for column in self.columns)])
+        window = f" per {self.window.words}" if self.window else ""
+        return f"view {self.name} over {', '.join(self.streams)} ({names}){window}"
 
     def rows_of(self, stream: Stream) -> Stream:
         """What its expressions are evaluated over: its base stream, or the rows that its relation makes of it."""
@@ -335,6 +351,10 @@ class LogicalView:
     columns: Reads
     reads: tuple[str, ...]  # the materialized and logical views that it names, each once
     ordered: bool = False  # whether it has an ORDER BY of its own
+
+
+def _columns(types: Mapping[str, Type]) -> str:
+    return ", ".join(f"{name} {of}" for name, of in types.items())
 
 
 Definition = Stream | Table | View | LogicalView | Sink | Alert

@@ -92,13 +92,24 @@ def plain_changes(texts: Iterable[str]) -> tuple[str, ...]:
     """Descriptions of changes without digests. Where only the code of a function changed, that is said once."""
     lines, changed = [], set()
     for text in texts:
-        names = set(_FULL_NAME.findall(text))
-        edited = {_name(name) for name in names if sum(_name(other) == _name(name) for other in names) > 1}
+        edited = edited_names(text)
         before, _, after = plain(text).partition(" → ")
         changed |= edited
         if not (edited and before.endswith(after)):
             lines.append(plain(text))
-    return (*lines, f"code changed: {', '.join(sorted(changed))}") if changed else tuple(lines)
+    return (*lines, *code_changes(changed))
+
+
+def edited_names(text: str) -> set[str]:
+    """The names of functions and aggregates that a text about before and after has with different code."""
+    names = set(_FULL_NAME.findall(text))
+    return {_name(name) for name in names if sum(_name(other) == _name(name) for other in names) > 1}
+
+
+def code_changes(names: Iterable[str]) -> tuple[str, ...]:
+    """The line of a plan that names functions whose code was edited, if there are any."""
+    sorted_names = sorted(names)
+    return (f"code changed: {', '.join(sorted_names)}",) if sorted_names else ()
 
 
 def _name(full_name: str) -> str:

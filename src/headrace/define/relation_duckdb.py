@@ -86,6 +86,8 @@ def join_rows(rows: Rows, step: Join) -> Rows:
     With `as_of` it has one for each time of a change, with those that delete the row: the last one that is not after
     the time in question counts.
     """
+    if step.log.relation is not None and step.log.relation.tables:
+        raise DefinitionError(f"only Spark computes joins to table '{step.table}', whose own SELECT has a join")
     changes_sql(step, "changes")  # the table has to be kept up to date, too
     keys = {f"_key_{at}": rows.expression(of) for at, (of, _) in enumerate(step.keys)}
     if step.as_of is not None:

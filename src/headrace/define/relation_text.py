@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from headrace.define.expression.terms import quote
+from headrace.define.maps import PREFIX
 from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
 from headrace.types import Expression
+
+_RESULT = re.compile(rf"\b{PREFIX}\d+\b")  # a column that holds the result of a call
 
 
 def describe_relation(relation: Relation) -> dict[str, str]:
@@ -21,8 +26,16 @@ def sources_of(relation: Relation) -> tuple[str, ...]:
 
 
 def describe_branch(branch: Branch) -> str:
-    """The steps of a branch, in their order."""
-    return "; ".join(map(_describe, branch.steps)) or "all events"
+    """The steps of a branch, in their order. A call of a function is shown where it was written."""
+    texts: list[str] = []
+    calls: dict[str, str] = {}
+    for step in branch.steps:
+        text = _RESULT.sub(lambda match: calls.get(match[0], match[0]), _describe(step))
+        if isinstance(step, Map) and _RESULT.fullmatch(step.columns[0][0]):
+            calls[step.columns[0][0]] = text.rpartition(" AS ")[0]
+        else:
+            texts.append(text)
+    return "; ".join(texts) or "all events"
 
 
 def _describe(step: RowStep) -> str:

@@ -34,9 +34,10 @@ class Entry:
 class RowScope(Scope):
     """The names of rows. One that several inputs have needs a qualifier."""
 
-    def __init__(self, entries: Sequence[Entry], owner: str, has_arrival: bool) -> None:
+    def __init__(self, entries: Sequence[Entry], owner: str, *, of_events: bool = True) -> None:
+        """`of_events`: the rows are made of events, so that they have the time of arrival of these."""
         qualifiers = tuple(dict.fromkeys(of for entry in entries for of in entry.of))
-        super().__init__({ARRIVED: TIMESTAMP} if has_arrival else {}, owner, qualifiers)
+        super().__init__({ARRIVED: TIMESTAMP} if of_events else {}, owner, qualifiers)
         self.entries = tuple(entries)
         self.generated: dict[Node, Term] = {}  # calls of explode in SELECT: the columns that they are
         self.fields |= {entry.name.lower(): (entry.column, entry.type) for entry in entries}
@@ -56,6 +57,8 @@ class RowScope(Scope):
         # A table that is joined twice: its name means the one without an alias.
         matches = [entry for entry in matches if entry.of[-1] == of] or matches
         if not matches:
+            if name in self.fields and name == ARRIVED and of in self.entries[0].of:  # the first input is the stream
+                return Term("field", TIMESTAMP, text=ARRIVED)
             if of in self.fields:
                 return None  # a part of the column that has this name
             known = {entry.name: entry.type for entry in self.entries if of in entry.of}

@@ -17,15 +17,16 @@ from headrace.define.mistakes import FollowUpError, placed
 from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, Unique, Window
 from headrace.define.tokens import escape
 from headrace.errors import DefinitionError, nearest
+from headrace.names import encode_name
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 LONGEST_NAME = 63
+LONGEST_FILE = 200  # characters of a name that is encoded for a folder or file, which may get a suffix
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
+_LATER_FORMATS = ("avro", "avro-confluent", "protobuf", "protobuf-confluent", "protobuf_nosr", "json_sr")
 DECLARED = ("stream", "table", "view", "sink", "alert")  # what a statement declares
-RESERVED_COLUMNS = frozenset(
-    ("window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections")
-)
 WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
+RESERVED_COLUMNS = WINDOW_COLUMNS | {"settled"}  # other names of ours begin with _, which no name of a user does
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # Characters that no quotes help with: control characters, and halves of surrogate pairs, which are no text.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -38,24 +39,31 @@ def located(source: tokens.Source, at: int) -> AbstractContextManager[None]:
 
 def check_name(name: str, what: str) -> None:
     """Refuse a name that a stream, view, field, key or column cannot have."""
-    if what in DECLARED:  # they are names of folders and parts of URLs too
-        if not _NAME.fullmatch(name):
-            reason = "it begins with _, which is reserved" if name.startswith("_") else "it has letters, digits and _"
-            raise DefinitionError(
-                f"'{name}' cannot name a {what}: {reason}", expected="a letter first, as in page_views"
-            )
-    elif unusable := _unusable(name):
+    if unusable := _unusable(name):
         raise DefinitionError(f"{name!r} cannot name a {what}: {unusable}", fix="choose another name")
     if len(name) > LONGEST_NAME:
         raise DefinitionError(
             f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
         )
-    if "__" in name and what in DECLARED:
-        raise DefinitionError(f"'{name}' cannot name a {what}: names with __ are reserved", fix="write a single _")
+    if what in DECLARED:
+        _check_path(name, what)
     by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
     if name.lower() in by_kind.get(what, frozenset()):
         raise DefinitionError(
             f"'{name}' cannot name a {what}: every answer has a column of that name", fix="choose another, with AS"
+        )
+
+
+def _check_path(name: str, what: str) -> None:
+    """Refuse a name that cannot be a part of a URL or, encoded, the name of a folder."""
+    if name in (".", ".."):
+        raise DefinitionError(f"'{name}' cannot name a {what}: URLs cannot have it", fix="choose another name")
+    length = len(encode_name(name))
+    if length > LONGEST_FILE:
+        raise DefinitionError(
+            f"the name of the {what} '{name[:20]}…' is too long for the name of a folder",
+            found=f"{length} characters, since others than letters, digits and _ of ASCII are encoded there",
+            expected=f"at most {LONGEST_FILE}",
         )
 
 
@@ -155,6 +163,12 @@ def check_format(format_: str, fields: Iterable[Field], stream: str, source: Sou
     """The format of a stream, with which its fields must be compatible."""
     lower = format_.lower() if isinstance(format_, str) else format_
     lower = _OTHER_FORMATS.get(lower, lower) if source else lower
+    if lower in _LATER_FORMATS:
+        raise DefinitionError(
+            f"stream '{stream}': the format {lower.upper()} is not available yet",
+            expected="JSON, TEXT or CSV" if source else "JSON or TEXT",
+            fix="produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON",
+        )
     if lower not in FORMATS or (lower == CSV and source is None):
         raise DefinitionError(
             f"stream '{stream}': unknown format",

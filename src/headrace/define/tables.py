@@ -14,8 +14,8 @@ from headrace.aggregate.signature import KEPT
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.loosening import expressions_of
-from headrace.define.model import JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
+from headrace.define.loosening import expressions_of, names_in
+from headrace.define.model import ARRIVED, JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
 from headrace.define.own import functions_in
 from headrace.define.pruning import view_over
 from headrace.define.relation import Relation
@@ -145,6 +145,11 @@ def view_of(table: Table) -> View:
     return view_over(view, changes)
 
 
+def holds_rows_of_table(view: View) -> bool:
+    """Whether it is the view of a table."""
+    return len(view.columns) == 1 and isinstance(view.columns[0].aggregate, LatestRow)
+
+
 def _has_key(table: Table) -> Expression:
     return Expression(" AND ".join(f"{quote(name)} IS NOT NULL" for name in table.key), BOOLEAN)
 
@@ -174,6 +179,12 @@ def over_table(table: Table, build: Callable[[Stream], View]) -> View:
                 f"view '{view.name}' makes other rows of table '{table.name}' before it groups them",
                 expected="FROM the table, WHERE and GROUP BY",
                 fix="make a table of these rows: CREATE TABLE … PRIMARY KEY (…) AS SELECT … FROM a stream",
+            )
+        names = names_in(expressions_of(view.keys, view.columns, view.where))
+        if table.event_time and ARRIVED in names:  # a row is stored with one time, that of its last change
+            raise DefinitionError(
+                f"view '{view.name}': the rows of table '{table.name}' do not have the time of arrival",
+                fix=f"write {quote(table.event_time)}, the time of their last change",
             )
         needs_time = view.window is not None or any(column.aggregate.ordered for column in view.columns)
         over = Over(table.name, time if needs_time else None)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.define import model
+from headrace.define.expression.terms import quote
 from headrace.define.model import Sink, Stream, Table, View
 from headrace.define.sql.alerts import AlertStatement
 from headrace.define.sql.derived import DerivedStatement
@@ -17,8 +18,13 @@ from headrace.define.sql.statements import Statement
 from headrace.errors import DefinitionError, Location, nearest
 
 _MATERIALIZED = re.compile(
-    r"\s*CREATE\s+(?:OR\s+\w+\s+)?MATERIALIZED\s+VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?\S+\s+(?:SCHEDULE\s.*?\s)?AS\s+",
+    r"\s*CREATE\s+(?:OR\s+\w+\s+)?(?:\w+\s+)*?VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    r"(?:`(?:[^`]|``)+`|\"(?:[^\"]|\"\")+\"|\S+)\s+(?:SCHEDULE\s.*?\s)?AS\s+",
     re.IGNORECASE | re.DOTALL,
+)
+_WINDOW = re.compile(
+    r"\b(?:window|TUMBLE)\s*\(\s*(?P<time>[^,()]+?)\s*,\s*(?:INTERVAL\s+)?'(?P<span>[^']+)'(?:\s+(?P<unit>\w+))?\s*\)",
+    re.IGNORECASE,
 )
 
 
@@ -95,16 +101,29 @@ def over_view(definition: Definition, read: StreamRead) -> DefinitionError:
         return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
     text = what.source.text[what.peer.start : what.peer.end]
     head = _MATERIALIZED.match(text)
-    query = " ".join(text[head.end() :].split()) if head else "SELECT …"
+    query = _in_duckdb(" ".join(text[head.end() :].split())) if head else "SELECT …"
+    write = f"CREATE VIEW {quote(what.name)} AS {query}"
     error = DefinitionError(
-        message,
-        fix=f"write CREATE VIEW {what.name} AS {query}: it is computed when it is asked",
-        where=_place_of(definition, read),
+        message, fix=f"write {write}; it is computed when it is asked", where=_place_of(definition, read)
     )
     if head:
-        error.write = f"CREATE VIEW {what.name} AS "
-        error.replaces = (what.peer.start, what.peer.start + head.end())
+        error.write, error.replaces = write, (what.peer.start, what.peer.end)
     return error
+
+
+def _in_duckdb(query: str) -> str:
+    """A query over views in the dialect of CREATE VIEW: a window over window_start is a time_bucket there."""
+    window = _WINDOW.search(query)
+    query = query.replace("`", '"')
+    if window is None:
+        return query
+    span = f"INTERVAL '{' '.join(filter(None, window.group('span', 'unit')))}'"
+    bucket = f"time_bucket({span}, {window['time']})"
+    before, after = query[: window.start()], query[window.end() :]
+    start, end = (re.compile(rf"\bwindow[_.]{word}\b(\s+AS\b)?", re.IGNORECASE) for word in ("start", "end"))
+    before = start.sub(lambda found: f"{bucket}{found[1] or ' AS window_start'}", before)
+    before = end.sub(lambda found: f"{bucket} + {span}{found[1] or ' AS window_end'}", before)
+    return f"{before}{bucket}{after}"
 
 
 def reads_logical(definition: Definition, view: str) -> DefinitionError:

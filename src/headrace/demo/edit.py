@@ -43,6 +43,8 @@ class Edit(threading.Thread):
         self.queries = QueryLoop(url, VIEW, {"start": "-3m", "window": "3m"})
         self.versions: tuple[int, int] = (0, 0)  # the previous and the current serving version
         self.events_read = 0
+        self.estimated_s = 0.0  # by the plan
+        self.served_after_s = 0.0
         self.audit: dict[str, Any] | None = None
         self._reader = Reader(url)
         self._definitions = definitions
@@ -85,8 +87,9 @@ class Edit(threading.Thread):
             plan = self._reader.post("/v1/plan", {})
             [change] = plan["changes"]
             cost = change["cost"]
-            self.events_read = cost["events"]
+            self.events_read, self.estimated_s = cost["events"], cost["seconds"]
             step.text = f"+ max(load_ms) AS {COLUMN}: a build, {cost['events']:,} events, {about(cost['seconds'])}"
+        began = time.monotonic()
         with self._step("build", "version 2 from the log, version 1 answers") as step:
             self._reader.post("/v1/apply", {"expect": plan["fingerprint"]})
             self._wait(lambda view: self._follow(step, view, before["version"]))
@@ -94,7 +97,9 @@ class Edit(threading.Thread):
         with self._step("swap", "it replaces version 1 when it has caught up") as step:
             now = self._wait(lambda view: view["version"] != before["version"])
             self.versions = (before["version"], now["version"])
-            step.text = f"version {now['version']} answers, with '{COLUMN}' for all of history"
+            self.served_after_s = time.monotonic() - began
+            answers = f"version {now['version']} answers, with '{COLUMN}' for all of history"
+            step.text = f"{answers}, after {self.served_after_s:.1f} s"
         with self._step("compare", "the batch layer reads again what the speed layer has") as step:
             # A refresh compares only commits after the horizon, so wait until there is one.
             self._wait(lambda view: view["applied_to"] > view["horizon"])

@@ -102,6 +102,8 @@ def _second_act(figures: Figures) -> dict[str, Any]:
             "versions": list(edit.versions),
             "steps": [{"name": s.name, "said": s.text, "seconds": round(s.took_s or 0.0, 2)} for s in edit.steps],
             "events_read": edit.events_read,
+            "estimated_s": edit.estimated_s,
+            "served_after_s": round(edit.served_after_s, 2),
             "answers": edit.queries.answers,
             "answers_failed": edit.queries.failures,
             "longest_answer_ms": edit.queries.longest_ms,

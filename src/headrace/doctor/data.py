@@ -18,6 +18,7 @@ from headrace.format import plural
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
+from headrace.names import shell
 from headrace.store.opening import check_batch_tables, open_to_read, store_format
 from headrace.transport.opening import check_transport
 from headrace.workspace.applied import read_running
@@ -86,7 +87,9 @@ def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
         f"{plural(rows, 'event')} in {plural(table.state.next_commit, 'commit')}, {plural(len(files), 'file')}, {how}"
     )
     if dead_rows:
-        return warn(check, f"{summary}; {plural(dead_rows, 'dead letter')}", f"`headrace dead-letters {name}` says why")
+        return warn(
+            check, f"{summary}; {plural(dead_rows, 'dead letter')}", f"`headrace dead-letters {shell(name)}` says why"
+        )
     return good(check, summary)
 
 

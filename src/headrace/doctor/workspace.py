@@ -91,7 +91,7 @@ def check_lease(workspace: Workspace) -> Finding:
         return good("lease", f"process {holder.pid} holds the workspace{f' at {holder.url}' if holder.url else ''}")
     if holder.released:
         return good("lease", "free: the last server stopped cleanly")
-    if _runs(holder.pid):
+    if holder.may_run():
         return warn(
             "lease",
             f"process {holder.pid} holds the workspace but was silent for {holder.silent_s():,.0f} s",
@@ -168,10 +168,6 @@ def _check_changes(workspace: Workspace, catalog: Catalog) -> Finding:
         f"{plural(len(plan.changes), 'change')} not applied: {names}",
         "`headrace plan` shows them, `headrace apply` applies them",
     )
-
-
-def _runs(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def _nearest(folder: Path) -> Path:

@@ -33,6 +33,7 @@ from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, Dea
 from headrace.lake.schema import COMMIT, POSITION, TABLES, VALUE
 from headrace.lake.table import LakeTable
 from headrace.maintain.maps import give_outcomes
+from headrace.names import shell
 from headrace.parse.time_patterns import register
 from headrace.store.version import NOT_PINNED, Pinned
 
@@ -60,7 +61,7 @@ def stream_of_view(view: View) -> Stream:
     if view.relation is None or not view.relation.leaves_out:
         raise QuestionError(
             f"view '{view.name}' leaves out no events: it has no inner join, no IN and no function over rows",
-            fix=f"`headrace dead-letters {view.streams[0]}` lists the dead letters of a stream that it reads",
+            fix=f"`headrace dead-letters {shell(view.streams[0])}` lists the dead letters of a stream that it reads",
         )
     return Stream(view.name, (), relation=view.relation)
 
@@ -146,7 +147,7 @@ class FailedCalls:
         if failure is None:
             raise NotFoundError(
                 f"{self._kind} '{self.stream.name}' has no dead letter at position {position}",
-                fix=f"`headrace dead-letters {self.stream.name}` lists them",
+                fix=f"`headrace dead-letters {shell(self.stream.name)}` lists them",
             )
         return self._letters([failure], None)[0]
 

@@ -13,6 +13,7 @@ import orjson
 
 from headrace.define.reader import parse_type
 from headrace.errors import QuestionError
+from headrace.names import decode_name, encode_name
 from headrace.serve.values import decoder
 from headrace.types import Type
 
@@ -20,7 +21,7 @@ EARLIEST, LATEST = "earliest", "latest"
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 HIGHEST_LAST = 1_000_000
 _CURSOR = re.compile(r"(\d{1,18})(?:-(\d{1,19})(?:\.(\d{1,9}))?)?")
-_UNION = re.compile(r"[A-Za-z]\w*:[\d.-]+(?:,[A-Za-z]\w*:[\d.-]+)*")
+_UNION = re.compile(r"[\w~]+:[\d.-]+(?:,[\w~]+:[\d.-]+)*", re.ASCII)
 _LAST_ROW = 1 << 31  # behind all that were made of one event
 Columns = tuple[tuple[str, Type], ...]
 
@@ -72,7 +73,7 @@ class UnionCursor:
 
     def to_text(self) -> str:
         """As URLs, files and the ids of server-sent events contain it."""
-        return ",".join(f"{stream}:{cursor.to_text()}" for stream, cursor in self.parts)
+        return ",".join(f"{encode_name(stream)}:{cursor.to_text()}" for stream, cursor in self.parts)
 
     def of(self, stream: str) -> EventCursor:
         """The place in one of the logs: the start of one that it does not name."""
@@ -95,7 +96,7 @@ class UnionCursor:
                 expected="the cursor of one of its events, such as visits:12-4096,calls:3",
             )
         parts = (part.split(":") for part in text.split(","))
-        return cls(tuple((stream, EventCursor.from_text(cursor)) for stream, cursor in parts))
+        return cls(tuple((decode_name(stream), EventCursor.from_text(cursor)) for stream, cursor in parts))
 
 
 Cursor = EventCursor | UnionCursor

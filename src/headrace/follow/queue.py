@@ -14,8 +14,8 @@ from headrace.errors import ConflictError, HeadraceError, QuestionError
 from headrace.follow.bell import Bell
 from headrace.follow.record import MOST_BYTES, MOST_RECORDS, RecordFile
 from headrace.follow.sources import Source, SourcePage
-from headrace.follow.subscription import AT_LEAST_ONCE, Batch, Record, State
-from headrace.follow.terms import SubscriptionStatus, Terms
+from headrace.follow.subscription import Batch, Record, State
+from headrace.follow.terms import AT_LEAST_ONCE, SubscriptionStatus, Terms
 
 MEMBER_S = 60.0  # a member that polls is one for this long after its last request
 Clock = Callable[[], int]  # ms

@@ -13,8 +13,6 @@ from typing import Any
 
 from headrace.errors import QuestionError
 
-AT_MOST_ONCE, AT_LEAST_ONCE = "at-most-once", "at-least-once"
-GUARANTEES = (AT_LEAST_ONCE, AT_MOST_ONCE)
 Record = Mapping[str, Any]
 
 

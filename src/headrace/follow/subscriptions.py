@@ -15,8 +15,8 @@ from headrace.errors import ConflictError, CorruptionError, NotFoundError, Quest
 from headrace.follow.queue import Clock, SubscriptionQueue, header
 from headrace.follow.record import RecordFile
 from headrace.follow.sources import Source
-from headrace.follow.subscription import AT_LEAST_ONCE, State
-from headrace.follow.terms import SubscriptionStatus, Terms, check_guarantee, check_name, check_timeout
+from headrace.follow.subscription import State
+from headrace.follow.terms import AT_LEAST_ONCE, SubscriptionStatus, Terms, check_guarantee, check_name, check_timeout
 from headrace.format import iso
 
 SUFFIX = ".log"

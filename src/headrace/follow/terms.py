@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import QuestionError
-from headrace.follow.subscription import AT_LEAST_ONCE, GUARANTEES
 from headrace.format import Shown
 from headrace.serve.times import parse_span
 
+AT_MOST_ONCE, AT_LEAST_ONCE = "at-most-once", "at-least-once"
+GUARANTEES = (AT_LEAST_ONCE, AT_MOST_ONCE)
 DEFAULT_TIMEOUT = "30s"
 LEAST_TIMEOUT_MS, MOST_TIMEOUT_MS = 1_000, 12 * 3_600_000
 DEFAULT_BATCH, MOST_BATCH = 100, 10_000

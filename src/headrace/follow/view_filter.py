@@ -47,6 +47,7 @@ class ChangeFilter:
         left = [row[: len(places)] for row in upserts if not self._face(row)]
         kept = [row for row in upserts if self._face(row)]
         removed = [row for row in (*(row[:width] for row in deletes), *left) if self._may_have(_place(row, places))]
+        removed = [] if batch.first else removed
         for row in removed:
             self._known[_place(row, places)] = False
         for row in kept:

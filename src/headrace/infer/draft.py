@@ -26,6 +26,7 @@ from headrace.infer.sample import Sample
 from headrace.infer.times import Reading
 from headrace.infer.view import suggest_view
 from headrace.infer.write import DraftField, describe, write_stream
+from headrace.names import shell
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parsed, Parser
 from headrace.types import TIMESTAMP
@@ -73,7 +74,7 @@ def draft(name: str, samples: list[Sample], other_names: Set[str] = frozenset())
         [
             _heading(samples, span),
             write_stream(name, draft_fields, event_time, patience_ms, fields.left_out, text=fields.kind is not None),
-            f"-- A view: kept up to date as events arrive. `headrace ask {view.name}` shows it.",
+            f"-- A view: kept up to date as events arrive. `headrace ask {shell(view.name)}` shows it.",
             view.sql,
         ]
     )

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-import numpy as np
 import xxhash
 
 from headrace.ingest.counting import end_of_lines
@@ -151,8 +150,7 @@ def drop_lines(lines: bytes | memoryview, count: int) -> bytes | memoryview:
     """Without the first lines."""
     if not count:
         return lines
-    ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n"))
-    return lines[int(ends[count - 1]) + 1 :]
+    return bytes(lines).split(b"\n", count)[count]
 
 
 def without_trailing_blanks(lines: bytes) -> bytes:

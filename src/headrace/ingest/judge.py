@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from headrace.define.model import Stream
 from headrace.errors import IngestError, TooLargeError
-from headrace.ingest.counting import Lines, count_events
+from headrace.ingest.counting import Lines
+from headrace.ingest.events import count_events
 from headrace.ingest.formats.array import compact_array_lines
 from headrace.ingest.formats.layout import Format, Layout, check_format, format_of
 from headrace.ingest.formats.lines import PIECE_BYTES, read_lines

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from headrace.format import Shown
+from headrace.names import decode_name, encode_name
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from headrace.ingest.formats.layout import Layout
     from headrace.transport.sent import FilePiece
 
@@ -104,14 +106,14 @@ class Receiver(Protocol):
 
 def make_token(stream: str, position: Position) -> str:
     """A token for all events of a stream up to a position."""
-    return f"{stream}.{position.to_text()}"
+    return f"{encode_name(stream)}.{position.to_text()}"
 
 
 def read_token(token: str) -> tuple[str, Position] | None:
     """The stream and position of a token; None if it is not a token."""
     stream, _, position = token.rpartition(".")
     try:
-        return (stream, Position.from_text(position)) if stream else None
+        return (decode_name(stream), Position.from_text(position)) if stream else None
     except ValueError:
         return None
 

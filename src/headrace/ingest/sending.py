@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from headrace.errors import (
     ChangedFileError,
@@ -31,6 +30,9 @@ from headrace.ingest.files import Piece, Resumable, StreamShape
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
 from headrace.transport.sent import FilePiece
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 STALE_PAUSE_S = 0.2  # before the next attempt, if another process is sending the same file
 LAST_REPLY_S = 5.0  # how long an interrupted command waits for the piece in flight

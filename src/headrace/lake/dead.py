@@ -18,6 +18,7 @@ from headrace.lake.batches import rows_at
 from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.lake.table import LakeTable
+from headrace.names import shell
 
 MOST_REASONS = 1000
 SHOWN_BYTES = 400  # of an event on a page; `show` has the whole of it
@@ -68,7 +69,7 @@ class DeadLetters:
         if not letters:
             raise NotFoundError(
                 f"stream '{self._stream}' has no dead letter at position {position}",
-                fix=f"`headrace dead-letters {self._stream}` lists them",
+                fix=f"`headrace dead-letters {shell(self._stream)}` lists them",
             )
         return letters[0]
 

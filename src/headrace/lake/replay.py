@@ -7,6 +7,7 @@ After a kill at any point, a step is complete or changed nothing, and the next r
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
@@ -18,7 +19,14 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.define.model import Stream
-from headrace.errors import ConflictError, CorruptionError, HeadraceError, QuestionError, UnavailableError
+from headrace.errors import (
+    ConflictError,
+    CorruptionError,
+    HeadraceError,
+    LostFileError,
+    QuestionError,
+    UnavailableError,
+)
 from headrace.faults import fault_point
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter, NewFile
@@ -133,6 +141,8 @@ class Replay:
                 fix="nothing of this step was changed; replay again",
             ) from error
         _check_rows(self._table, {file.path: file.rows for file in group}, {each.path: each.rows for each in results})
+        if aside is not None:
+            _check_written(aside, results)
         return results
 
     def _judge(
@@ -211,6 +221,18 @@ def _group(files: Sequence[LakeFile], most_rows: int) -> Sequence[LakeFile]:
             break
         count, rows, last = count + 1, rows + file.rows, max(last, file.last_commit)
     return files[:count]
+
+
+def _check_written(aside: Path, results: Sequence[Readable]) -> None:
+    """The files that tasks report are there; their rows are compared when they are committed."""
+    written: dict[str, int | None] = {each.aside: None for each in results if each.aside}
+    written |= {str(aside / file.path): file.size for each in results for file in each.rest}
+    for path, size in written.items():
+        if not os.path.exists(path) or size not in (None, os.stat(path).st_size):
+            raise LostFileError(
+                f"a Spark task wrote '{path}', and this process does not see it as it was written",
+                fix="nothing was changed; replay again, with executors that share this folder",
+            )
 
 
 def _rows(files: Sequence[LakeFile | NewFile]) -> int:

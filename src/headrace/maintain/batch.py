@@ -19,11 +19,12 @@ import structlog
 
 from headrace.define.model import Stream
 from headrace.disk import is_disk_full
-from headrace.errors import ConflictError, HeadraceError, JavaEndedError, NotReadyError
+from headrace.errors import ConflictError, HeadraceError, JavaEndedError, LostFileError, NotReadyError
 from headrace.faults import fault_point
 from headrace.lake.files import LakeFile
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.maintain.build_times import BuildTimes
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.over_tables import TableAudits
 from headrace.maintain.partials import damage_of
@@ -105,6 +106,7 @@ class Batch:
         self._behind: dict[VersionId, int] = {}  # events that versions lacked before they were last brought on
         self._turns: dict[VersionId, int] = {}  # which piece of work was the last on a version
         self._table_audits = TableAudits(store, now)
+        self._build_times = BuildTimes()
         self.stopping = threading.Event()
         self.audits: Counter[str] = Counter()  # of each view, since the process began
         self.errors: dict[VersionId, str] = {}  # what keeps the work on a version from going on
@@ -113,6 +115,11 @@ class Batch:
     def rate(self) -> float | None:
         """Events per second that builds read here; None before one was long enough to tell."""
         return self._job.rate
+
+    @property
+    def beginning_s(self) -> float | None:
+        """What builds took here beside reading events; None before one was done."""
+        return self._build_times.beginning_s
 
     def redefine(self, stream: Stream) -> None:
         """Read by a loosened definition from the next piece of work on."""
@@ -222,6 +229,7 @@ class Batch:
     def _build(self, version: Version) -> None:
         """Compute the next slice of commits [0, horizon); behind the last one, catch up and make the batch table."""
         stream, horizon = self._stream.name, self._base(version).horizon
+        self._build_times.begin(version.id, lambda: sum(file.rows for file in self._table.files(0, horizon)))
         slices = Slices(self._slices_folder(version), 0, horizon)
         if version.state == "registered":
             self._store.build(*version.id, stream, slices.done_to())
@@ -263,14 +271,15 @@ class Batch:
         if damage:
             raise HeadraceError(damage)
         if not files:
-            target.mkdir()  # no events, no files
             return []
         spark = self._session()
         try:
             written = self._job.write(self._table, self._stream, version, files, commits, target, batch=batch)
         except Exception as error:
-            if self.stopping.is_set() or self._suspects is None or is_transient(error) or is_disk_full(error):
+            if self.stopping.is_set() or self._suspects is None:
                 raise
+            if is_transient(error) or is_disk_full(error) or isinstance(error, LostFileError):
+                raise  # no event is the cause
             if not is_alive(spark):
                 self._suspects.java_ended(spark, self._stream, version, commits)
                 raise JavaEndedError("Java ended during a job of the batch layer", fix="it is retried") from error
@@ -291,6 +300,7 @@ class Batch:
             if ready and self._is_caught_up(version, versions):
                 with suppress(ConflictError):  # an edit was quicker
                     self._store.promote(version.view.name, version.number)
+                    self._build_times.serves(version.id, self.rate)
                     log.info("serves", view=version.view.name, version=version.number)
 
     def _next_slice(self, version: Version, slices: Slices) -> list[Path] | None:
@@ -300,8 +310,8 @@ class Batch:
             return slices.files()
         fault_point("build.before_slice")
         end = step_end(self._table.files(start, slices.to_commit), start, slices.to_commit, self._sizes.slice_events)
-        with slices.adding(start, end) as draft, self._table.reading(start, end) as files:
-            self._compute(version, files, (start, end), draft)
+        with slices.draft() as draft, self._table.reading(start, end) as files:
+            slices.add(start, end, draft, self._compute(version, files, (start, end), draft))
         fault_point("build.after_slice")
         return None
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,11 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream
+from headrace.format import cut
 from headrace.lake.files import LakeFile
 from headrace.lake.schema import COMMIT, POSITION, VALUE
 from headrace.lake.storage import Storage
 from headrace.maintain.joins import NO_LOGS, TableLogs
-from headrace.maintain.partials import columns_for, read_events, write_partials
+from headrace.maintain.partials import columns_for, partials, read_events
 from headrace.store.version import Version
 
 WAYS = 16  # parts that a range is cut into: where each failure ends a Java, few rounds matter more than few attempts
@@ -49,12 +48,7 @@ class Culprit:
     error: str
 
     def __str__(self) -> str:
-        text = (
-            self.value
-            if len(self.value) <= MOST_CHARACTERS
-            else f"{self.value[:MOST_CHARACTERS]}… ({len(self.value):,} characters)"
-        )
-        return f"the event at position {self.position} (commit {self.commit}): {text}"
+        return f"the event at position {self.position} (commit {self.commit}): {cut(self.value, MOST_CHARACTERS)}"
 
 
 def find_culprit(case: Case, attempt: Attempt) -> Culprit | None:
@@ -78,20 +72,18 @@ def find_culprit(case: Case, attempt: Attempt) -> Culprit | None:
     return Culprit(commit, positions[low], _value_of(case, positions[low]), error)
 
 
-def attempt_on(spark: SparkSession, case: Case, scratch: Path) -> Callable[[int, int], None]:
+def attempt_on(spark: SparkSession, case: Case) -> Callable[[int, int], None]:
     """A function that computes some of the events on a session, and lets what fails be raised."""
 
     def compute(low: int, high: int) -> None:
-        target = scratch / f"{low}-{high}"
         columns = tuple(dict.fromkeys([*columns_for([case.version.view]), POSITION]))
         fields = [name for name, _ in case.version.view.reads_of(case.stream.name)]
         events = read_events(spark, case.storage, case.stream, case.files, case.commits, columns, fields)
-        try:
-            some = events.where(F.col(POSITION).between(low, high - 1))
-            with case.logs.opened(spark, case.stream.name, case.version.pinned) as joins:
-                write_partials(some, case.stream, case.version, target, joins)
-        finally:
-            shutil.rmtree(target, ignore_errors=True)
+        some = events.where(F.col(POSITION).between(low, high - 1))
+        patience_ms = case.version.base(case.stream.name).patience_ms
+        with case.logs.opened(spark, case.stream.name, case.version.pinned) as joins:
+            rows = partials(some, case.stream, case.version.view, patience_ms, joins)
+            rows.write.format("noop").mode("overwrite").save()  # they are computed, and nobody needs them
 
     return compute
 

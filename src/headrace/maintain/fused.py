@@ -26,9 +26,10 @@ from headrace.faults import fault_point
 from headrace.lake.pins import Pins
 from headrace.lake.table import LakeState, LakeTable
 from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of
-from headrace.maintain.step import make_step
+from headrace.maintain.step import apply_step, make_step
 from headrace.maintain.table_at import TableAt
 from headrace.maintain.table_states import TableStates
+from headrace.names import encode_name
 from headrace.store.base import Store
 from headrace.store.columns import partials_of
 from headrace.store.version import Base, Version, VersionId
@@ -79,7 +80,7 @@ class Fused:
         self._stream = stream
         self._table = table
         self._store = store
-        self._folder = scratch / f"fused-{stream}"
+        self._folder = scratch / f"fused-{encode_name(stream)}"
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         self._is_suspect = is_suspect
@@ -242,12 +243,14 @@ class Fused:
             return False
         fault_point("fused.before_merge")
         try:
-            self._store.apply(make_step(self._stream, self._table, *commits, self._now()), good)
+            failed = apply_step(self._store, make_step(self._stream, self._table, *commits, self._now()), good)
         except ConflictError:
             return True  # a version was edited meanwhile: nothing was merged, and the next round sees it
         for version in versions:
             if version.id in good:
                 self._forget(version, commits)
+            if version.id in failed:  # Spark computes it next, and says why it is stalled
+                self._note_failure(_home(version), failed[version.id])
         self.merge_times.note(time.monotonic() - began)
         return True
 

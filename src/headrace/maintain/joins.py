@@ -30,6 +30,7 @@ from headrace.types import BOOLEAN, TIMESTAMP
 
 PIN, AS_OF = "_pin", "_as_of"  # of a row: the version of the table that its commit saw, and the time in question
 TIME, ROW, ORDER, CHANGES = "_time", "_row", "_order", "_changes"
+JOINED = "_joined"  # of rows that have it: an array with the table, key and row of each join, as JSON
 BEGINS, ENDS = "_begins", "_ends"  # a row is the latest of its key in the versions [begins, ends)
 LAST = (1 << 63) - 1
 
@@ -226,9 +227,9 @@ class TableJoins:
 
 def _latest_as_of(joined: DataFrame) -> DataFrame:
     """The rows with the latest of the changes that were known at the pin and are not after the time in question."""
-    known = f"filter({CHANGES}, c -> c.{COMMIT} < {PIN} AND c.{ORDER}.{TIME} <= {AS_OF})"
-    later = f"CASE WHEN b.{ORDER} > a.{ORDER} THEN b ELSE a END"
-    latest = f"aggregate({CHANGES}, {CHANGES}[0], (a, b) -> {later}).{ROW}"
+    known = f"filter({CHANGES}, _c -> _c.{COMMIT} < {PIN} AND _c.{ORDER}.{TIME} <= {AS_OF})"
+    later = f"CASE WHEN _b.{ORDER} > _a.{ORDER} THEN _b ELSE _a END"
+    latest = f"aggregate({CHANGES}, {CHANGES}[0], (_a, _b) -> {later}).{ROW}"
     return (
         joined.withColumn(CHANGES, F.expr(known))
         .withColumn(ROW, F.expr(latest))
@@ -241,11 +242,14 @@ def _finish(rows: Rows, joined: DataFrame, step: Join) -> Rows:
     types = {**rows.types, **{name: of for name, _, of in step.columns}}
     columns = [F.col(f"{ROW}._column_{at}").alias(name) for at, (name, _, _) in enumerate(step.columns)]
     matched = F.col(ROW).isNotNull().alias("_matched")
-    matches = replace(rows, frame=joined).select([*rows.visible, *columns, matched], types)
+    keys = [F.col(f"_key_{at}") for at in range(len(step.keys))] if JOINED in rows.reserved else []
+    matches = replace(rows, frame=joined).select([*rows.visible, *columns, *keys, matched], types)
     if step.condition is not None:
         computed, (condition,) = matches.computing([step.condition])
         matched = F.expr(f"_matched AND coalesce({condition}, false)").alias("_matched")
-        matches = computed.select([*matches.visible, matched], types)
+        matches = computed.select([*matches.visible, *keys, matched], types)
+    if keys:
+        matches = replace(matches, frame=matches.frame.withColumn(JOINED, F.array_append(JOINED, _met(step))))
     if step.kind == "left":
         nulled = [F.when(F.col("_matched"), _column(name)).alias(name) for name, _, _ in step.columns]
         return matches.select([*rows.visible, *nulled], types)
@@ -253,6 +257,14 @@ def _finish(rows: Rows, joined: DataFrame, step: Join) -> Rows:
     kept = replace(matches, frame=matches.frame.where(keeps))
     # A semi or anti join only chooses rows: the columns of the table were for its condition.
     return kept.select(matches.visible, types) if step.kind == "inner" else kept.select(rows.visible, rows.types)
+
+
+def _met(step: Join) -> Column:
+    """The table and the key of a join, and what the join reads of the row; NULL: the table has no such row."""
+    key = F.struct(*(F.col(f"_key_{at}").alias(name) for at, (_, name) in enumerate(step.keys)))
+    row = F.struct(*(_column(name).alias(column) for name, column, _ in step.columns)) if step.columns else key
+    lookup = F.struct(F.lit(step.table).alias("table"), key.alias("key"), F.when(F.col("_matched"), row).alias("row"))
+    return F.to_json(lookup, {"ignoreNullFields": "false"})
 
 
 def _log_stream(step: Join) -> Stream:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import atexit
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from headrace.aggregate import Aggregate, Function
+from headrace.aggregate.calls import LATE, call_limit_s, limit_calls
 from headrace.aggregate.packed import unchunked
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.expression.duckdb_face import duckdb_face
@@ -112,6 +112,7 @@ class Lifting:
 
     views: tuple[LiftedView, ...]
     folder: str
+    call_limit_s: float = field(default_factory=call_limit_s)  # of the server, for its workers
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -120,6 +121,7 @@ class Lifting:
 
     def run(self, events: pa.Table) -> str:
         """The parts, as JSON. A view that fails has an error; the others have their partials."""
+        limit_calls(self.call_limit_s)
         path = Path(self.folder) / f"{uuid.uuid4().hex}.partials"
         connection = _connection()
         parts: list[Part] = []
@@ -175,8 +177,11 @@ def _partials(connection: duckdb.DuckDBPyConnection, view: LiftedView, events: p
     if view.step_by_step is None:
         return run(view.sql)
     if all(_is_within(events.column(name), limit) for name, limit in view.limits):
-        with suppress(duckdb.Error):
+        try:
             return run(view.sql)
+        except duckdb.Error as error:
+            if LATE in str(error):
+                raise
     return run(view.step_by_step)
 
 
@@ -247,12 +252,12 @@ def _face(stream: Stream, view: View) -> _Face:
     ordered = any(column.aggregate.ordered for column in view.columns)
     position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
     own_time = view.has_own_time(stream.name)
-    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, *position, *[ARRIVED] * own_time]
+    reads = [*(name for name, _ in view.reads_of(stream.name)), stream.time_column, ARRIVED, *position]
     tables, time_column, of_fields = [EVENTS_TABLE], stream.time_column, dict[str, int]()
     plain = {quote(name): name for name in stream.types()}
     if view.relation is not None:
         time_column, plain = view.rows_of(stream).time_column, {}
-        reserved = _reserved(view.relation, ordered=ordered, arrived=own_time)
+        reserved = _reserved(view.relation, ordered=ordered)
         rows = partial(rows_sql, view.relation, stream, reserved, EVENTS_TABLE, joins=join_rows)
         tables = [f"({sql})" for sql in dict.fromkeys([rows(fewer_steps=True), rows()])]
         of_fields = limits(view.relation, stream)
@@ -293,10 +298,10 @@ def _face(stream: Stream, view: View) -> _Face:
     )
 
 
-def _reserved(relation: Relation, *, ordered: bool, arrived: bool) -> tuple[str, ...]:
+def _reserved(relation: Relation, *, ordered: bool) -> tuple[str, ...]:
     """Columns of ours that the partials of a view need beside the fields of its relation."""
     order = (POSITION, *([PLACE] if relation.repeats else [])) if ordered else (POSITION,) * relation.by_position
-    return (ARRIVED, *order) if arrived or relation.event_time is None else order
+    return (ARRIVED, *order)
 
 
 def _over(aggregate: Aggregate, sql: str) -> Aggregate:

@@ -12,10 +12,12 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
+from headrace.aggregate.calls import LateCallError
 from headrace.aggregate.packed import unchunked
 from headrace.define.expression.computed import duckdb_type
 from headrace.define.own import OUTCOME, OwnFunction
 from headrace.errors import HeadraceError
+from headrace.format import cut
 from headrace.maintain.own import code_of, run_function, runner
 from headrace.types import STRING, Type, arrow_type, struct
 
@@ -43,6 +45,8 @@ def _values(function: OwnFunction, arrays: Sequence[pa.Array], start: int, error
         return pa.nulls(0, arrow_type(function.gives))
     try:
         return run_function(function, *arrays)
+    except LateCallError:
+        raise  # smaller parts would take as long, each
     except HeadraceError as error:
         if count == 1:
             errors[start] = describe(function, error, [array[0].as_py() for array in arrays])
@@ -71,8 +75,7 @@ def _place(function: OwnFunction, cause: BaseException | None) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text):,} characters)"
+    return cut(repr(value), MOST_CHARACTERS)
 
 
 def give_outcomes(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:

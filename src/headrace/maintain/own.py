@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
+from headrace.aggregate.calls import call_limit_s, limit_calls
 from headrace.aggregate.own import OwnAggregate, call_code
 from headrace.aggregate.packed import unchunked
 from headrace.define.expression.computed import duckdb_type
@@ -39,7 +40,10 @@ def for_spark(run: Callable[..., pa.Array], gives: Type) -> Any:
     """A function over Arrow arrays for columns of Spark."""
     from pyspark.sql.pandas.functions import arrow_udf  # Spark is not loaded where DuckDB alone computes
 
+    limit_s = call_limit_s()
+
     def of_arrays(*arrays: pa.Array) -> pa.Array:  # Spark reads its hints
+        limit_calls(limit_s)
         return run(*arrays)
 
     return arrow_udf(of_arrays, str(gives))  # type: ignore[call-overload]

@@ -22,12 +22,12 @@ from headrace.maintain.matches import with_computed
 from headrace.maintain.own import give_lifts
 from headrace.maintain.rows import Joins, rows_of
 from headrace.spark.session import is_alive
+from headrace.spark.written import write_files
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.key_ids import key_id_sql
 from headrace.store.version import Version
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
-WRITTEN = {f"parquet.enable.dictionary#{KEY_ID}": "false"}  # each of its values is there once per pane at most
 OUR_COLUMNS = (COMMIT, ARRIVED, NEWEST)
 
 
@@ -75,8 +75,7 @@ def write_partials(
 ) -> list[str]:
     """Compute a version's partials of these events, for a batch table or the speed layer; the files that hold them."""
     rows = partials(events, stream, version.view, version.base(stream.name).patience_ms, joins, batch=batch)
-    rows.write.options(**WRITTEN).parquet(str(folder))
-    return sorted(str(path) for path in folder.glob("*.parquet"))
+    return write_files(rows, folder)
 
 
 def partials(

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,26 +53,24 @@ class Slices:
             files += parquet
         return files
 
-    @contextmanager
-    def adding(self, from_commit: int, to_commit: int) -> Iterator[Path]:
-        """A folder to make and to write the slice of these commits into; it is one when that has ended well.
-
-        It has a name of its own, and nobody else removes it: a process that was paused, and the one that took over
-        from it, may both compute this slice, and Spark goes on writing for either.
-        """
-        with self.draft() as draft:
-            yield draft
-            content = {path.name: [path.stat().st_size, _checksum(path)] for path in sorted(draft.glob("*.parquet"))}
-            (draft / CONTENT).write_bytes(orjson.dumps(content))
-            target = self._path(from_commit, to_commit)
-            shutil.rmtree(target, ignore_errors=True)
-            os.rename(draft, target)
+    def add(self, from_commit: int, to_commit: int, draft: Path, written: Iterable[str]) -> None:
+        """Make a draft the slice of these commits; it has the files that were written, whatever else lies there."""
+        files = map(Path, written)
+        content = {path.name: [path.stat().st_size, _checksum(path)] for path in files}
+        (draft / CONTENT).write_bytes(orjson.dumps(content))
+        target = self._path(from_commit, to_commit)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(draft, target)
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """A folder to make and to write into, which is gone afterwards."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """A folder to write into, which is gone afterwards.
+
+        It has a name of its own, and nobody else removes it: a process that was paused, and the one that took over
+        from it, may both compute a slice, and Spark continues to write for either.
+        """
         draft = self.folder / f"{DRAFT}{secrets.token_hex(4)}"
+        draft.mkdir(parents=True)
         try:
             yield draft
         finally:

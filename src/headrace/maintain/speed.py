@@ -11,21 +11,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.aggregate.calls import LATE
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
-from headrace.errors import ConflictError, JavaEndedError
+from headrace.errors import ConflictError, JavaEndedError, LostFileError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.fused import Fused
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, damage_of, read_events, write_partials
-from headrace.maintain.step import next_step
+from headrace.maintain.step import apply_step, next_step
 from headrace.maintain.suspects import Suspects
+from headrace.names import encode_name
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Step, Store
@@ -36,6 +38,7 @@ POOL = "maintain"
 MOST_ROWS = 2_000_000  # of events in one step
 LAGGING_ROWS = 200_000  # … of versions that are behind others, which wait while it is taken
 RETRY_S = 30.0  # a stalled version is tried again after this time
+LATE_RETRY_S = 600.0  # … one whose Python code hangs: until it is interrupted, it takes a core
 JOBS = 4  # views computed at a time
 
 
@@ -81,7 +84,7 @@ class Speed:
         self._stream = stream
         self._table = table
         self._store = store
-        self._scratch = scratch / f"partials-{stream.name}"
+        self._scratch = scratch / f"partials-{encode_name(stream.name)}"
         self._most_rows = most_rows
         self._lagging_rows = min(most_rows, lagging_rows)
         self._now = now
@@ -179,16 +182,16 @@ class Speed:
             computed = self._compute_all(step, versions, folder)
             good = {c.version.id: c.files for c in computed if c.error is None}
             fault_point("maintain.after_partials")
-            if good:
-                self._store.apply(step, good)
+            failed = apply_step(self._store, step, good) if good else {}
             for each in computed:
-                self._settle(step, each)
+                reason = failed.get(each.version.id)
+                self._settle(step, each if reason is None else replace(each, error=reason))
         except ConflictError:
             return True  # a version was edited meanwhile: nothing was merged, and the next round sees it
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         self.step_times.note(time.monotonic() - began)
-        return bool(good)
+        return len(good) > len(failed)
 
     def _compute_all(self, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
         spark = self._session()
@@ -225,12 +228,12 @@ class Speed:
     ) -> _Computed:
         """A view of its own job, so that a broken one fails alone."""
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        target = folder / f"{version.view.name}-{version.number}"
+        target = folder / f"{encode_name(version.view.name)}-{version.number}"
         try:
             with self._logs.opened(spark, self._stream.name, version.pinned, (self._table, commits)) as joins:
                 return _Computed(version, write_partials(events, self._stream, version, target, joins), None)
         except Exception as error:
-            if self.stopping.is_set() or is_transient(error) or not is_alive(spark):
+            if self.stopping.is_set() or is_transient(error) or not is_alive(spark) or isinstance(error, LostFileError):
                 raise  # not the view's fault: all of the step is retried soon
             if is_disk_full(error):  # the machine's fault, not the view's: all of the step is tried again soon
                 raise disk_full("views cannot be updated", self._scratch) from error
@@ -239,7 +242,7 @@ class Speed:
     def _settle(self, step: Step, computed: _Computed) -> None:
         version = computed.version
         if computed.error is not None:
-            self._retry_at[version.id] = self._now() + RETRY_S
+            self._retry_at[version.id] = self._now() + (LATE_RETRY_S if LATE in computed.error else RETRY_S)
             sentence = computed.error
             if self._suspects is not None and computed.by_event:
                 commits = (step.from_commit, step.to_commit)

@@ -1,12 +1,16 @@
-"""Steps of the speed layer: which commits one covers, and where they end in the transport."""
+"""Steps of the speed layer: which commits one covers, where they end in the transport, and their merge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import duckdb
 
 from headrace.lake.files import LakeFile
 from headrace.lake.table import LakeTable
-from headrace.store.base import Step
+from headrace.spark.failures import one_line
+from headrace.store.base import Partials, Step, Store
+from headrace.store.version import VersionId
 
 
 def next_step(
@@ -40,3 +44,21 @@ def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_r
             return min(to_commit, max(from_commit + 1, first + int(room / each)))  # the file may reach beyond
         room -= rows
     return to_commit
+
+
+def apply_step(store: Store, step: Step, partials: Mapping[VersionId, Partials]) -> dict[VersionId, str]:
+    """Merge the partials of versions, which then are at the end of a step. Why some of them stay where they are.
+
+    Code of the workspace merges its own aggregates: where it fails, or hangs, the other versions continue.
+    """
+    try:
+        store.apply(step, partials)
+    except duckdb.InvalidInputException as error:
+        if len(partials) == 1:
+            return dict.fromkeys(partials, one_line(error))
+    else:
+        return {}
+    failed: dict[VersionId, str] = {}
+    for id, parts in partials.items():
+        failed |= apply_step(store, step, {id: parts})
+    return failed

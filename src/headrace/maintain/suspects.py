@@ -170,7 +170,7 @@ class Suspects:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
         with self._table.reading(*commits) as files:
             case = Case(stream, version, self._table.storage, files, commits)
-            culprit = find_culprit(case, _catching(spark, attempt_on(spark, case, self._settings.scratch)))
+            culprit = find_culprit(case, _catching(spark, attempt_on(spark, case)))
         if culprit is None:
             return
         sentence = _blame(culprit, stream, commits, culprit.error)

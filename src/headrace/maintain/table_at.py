@@ -8,7 +8,7 @@ A table that cannot be shown at a pin is an error: Spark then computes the view.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -16,9 +16,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.define.expression.computed import duckdb_type
 from headrace.define.model import Stream
+from headrace.define.relation import Join
+from headrace.define.relation_duckdb import changes_sql, side_name
+from headrace.define.tables import DELETED
 from headrace.lake.fill import read_filled, shape_of
-from headrace.lake.schema import COMMIT
+from headrace.lake.schema import ARRIVED, COMMIT, POSITION, table_schema
+from headrace.types import BIGINT
 
 LAST = (1 << 63) - 1
 UNUSED_S = 600.0  # a table that no view was joined to for so long is dropped when another one is loaded
@@ -32,7 +37,7 @@ class TableAt:
     name: str  # as `side_name` gives it: the name of the table in queries
     keys: int
     columns: tuple[str, ...]  # DuckDB's types of the columns, after those of the keys
-    snapshot: tuple[str, ...]  # Parquet files with the latest change of each key
+    snapshot: tuple[str, ...]  # Parquet files with the latest change of each key; version 0 has none
     version: int  # of the snapshot
     pin: int
     lake: str  # where the log is
@@ -46,6 +51,31 @@ class TableAt:
     def key_names(self) -> list[str]:
         """The columns of the key."""
         return [f"_of_{at}" for at in range(self.keys)]
+
+
+def table_at(
+    join: Join, pin: int, log: Stream, lake: str, files: Iterable[str], snapshot: Sequence[str] = (), version: int = 0
+) -> TableAt:
+    """The table of a join at a pin, by these files of its log since the version of the snapshot."""
+    fields = [name for name, _ in (join.log.relation.reads_of(log.name) if join.log.relation else join.reads)]
+    fields += [join.log.event_time] if join.log.event_time and join.log.relation is None else []
+    fields += [DELETED] if join.log.relation is None else []
+    times = [BIGINT] if join.as_of else []
+    types = [*(of.type for of, _ in join.keys), *times, *(of for _, _, of in join.columns)]
+    return TableAt(
+        side_name(join),
+        len(join.keys) + len(times),
+        tuple(map(duckdb_type, types)),
+        tuple(snapshot),
+        version,
+        pin,
+        lake,
+        log,
+        tuple(dict.fromkeys([COMMIT, ARRIVED, POSITION, *fields])),
+        tuple(files),
+        changes_sql(join, "changes"),
+        history=join.as_of is not None,
+    )
 
 
 _versions: dict[str, tuple[int, int]] = {}  # of each table: the first and the last that can be shown
@@ -104,8 +134,18 @@ def _load(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
         ]
     )
     files = ", ".join(f"'{path}'" for path in at.snapshot)
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_all(at)} AS SELECT {columns} FROM read_parquet([{files}])")
+    rows = f"read_parquet([{files}])" if at.version else f"({at.sql})"
+    connection.register("changes", _no_changes(at))
+    try:
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_all(at)} AS SELECT {columns} FROM {rows}")
+    finally:
+        connection.unregister("changes")
     _versions[_all(at)] = (at.version, at.version)
+
+
+def _no_changes(at: TableAt) -> pa.Table:
+    schema = table_schema(at.log)
+    return pa.schema([schema.field(name) for name in at.reads]).empty_table()
 
 
 def _columns(at: TableAt) -> list[str]:
@@ -131,28 +171,28 @@ def _advance(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
 def _merge(connection: duckdb.DuckDBPyConnection, at: TableAt) -> None:
     """Add the rows that are the latest of their keys in some version, and end those that they follow."""
     keys, rest = ", ".join(at.key_names), _columns(at)[at.keys :]
-    same = " AND ".join(f"t.{key} = f.{key}" for key in at.key_names)
+    same = " AND ".join(f"_t.{key} = _f.{key}" for key in at.key_names)
     # A key that has NULL, of a table AS SELECT, is equal to none: its rows would pile up.
     whole = " AND ".join(f"{key} IS NOT NULL" for key in at.key_names)
     # In a struct, since arg_max leaves out values that are NULL.
     row = ", ".join(f"'{name}': {name}" for name in (*rest, "_deleted"))
     columns = ", ".join([*at.key_names, *(f"_row.{name} AS {name}" for name in (*rest, "_deleted")), "_order"])
     current = f"SELECT {keys}, _order FROM {_all(at)} WHERE _ends = {LAST}"
-    earlier = f"PARTITION BY {_of('f', at)} ORDER BY {COMMIT} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+    earlier = f"PARTITION BY {_of('_f', at)} ORDER BY {COMMIT} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
     ends = f"lead({COMMIT} + 1, 1, CAST({LAST} AS BIGINT)) OVER (PARTITION BY {keys} ORDER BY {COMMIT})"
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE _fresh AS WITH latest AS ("
         f"SELECT {keys}, {COMMIT}, arg_max({{{row}}}, _order) AS _row, max(_order) AS _order "
         f"FROM ({at.sql}) WHERE {whole} GROUP BY {keys}, {COMMIT}), "
-        f"ordered AS (SELECT f.*, t._order AS _now, max(f._order) OVER ({earlier}) AS _before "
-        f"FROM latest AS f LEFT JOIN ({current}) AS t ON {same}), "
+        f"ordered AS (SELECT _f.*, _t._order AS _now, max(_f._order) OVER ({earlier}) AS _before "
+        f"FROM latest AS _f LEFT JOIN ({current}) AS _t ON {same}), "
         "newer AS (SELECT * FROM ordered "
         "WHERE (_now IS NULL OR _order > _now) AND (_before IS NULL OR _order > _before)) "
         f"SELECT {columns}, {COMMIT} + 1 AS _begins, {ends} AS _ends FROM newer"
     )
     first = f"SELECT {keys}, min(_begins) AS _begins FROM _fresh GROUP BY {keys}"
     connection.execute(
-        f"UPDATE {_all(at)} AS t SET _ends = f._begins FROM ({first}) AS f WHERE {same} AND t._ends = {LAST}"
+        f"UPDATE {_all(at)} AS _t SET _ends = _f._begins FROM ({first}) AS _f WHERE {same} AND _t._ends = {LAST}"
     )
     connection.execute(f"INSERT INTO {_all(at)} BY NAME SELECT * FROM _fresh")
     connection.execute("DROP TABLE _fresh")

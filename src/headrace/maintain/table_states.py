@@ -10,17 +10,14 @@ from pathlib import Path
 
 import structlog
 
-from headrace.define.expression.computed import duckdb_type
 from headrace.define.relation import Join
-from headrace.define.relation_duckdb import changes_sql, side_name
-from headrace.define.tables import DELETED
+from headrace.define.relation_duckdb import side_name
 from headrace.errors import HeadraceError
-from headrace.lake.schema import ARRIVED, COMMIT, POSITION
 from headrace.maintain.joins import TableLogs
-from headrace.maintain.table_at import TableAt
+from headrace.maintain.table_at import TableAt, table_at
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
-from headrace.types import BIGINT
+from headrace.spark.written import write_files
 
 POOL = "batch"
 MOST_FILES = 64  # of a log since the snapshot: beyond it, another one is made
@@ -81,25 +78,8 @@ class TableStates:
         files = table.files(snapshot.version, pin)
         if len(files) > MOST_FILES or sum(file.rows for file in files) > MOST_ROWS:
             self._prepare(join)
-        fields = [name for name, _ in (join.log.relation.reads_of(stream.name) if join.log.relation else join.reads)]
-        fields += [join.log.event_time] if join.log.event_time and join.log.relation is None else []
-        fields += [DELETED] if join.log.relation is None else []
-        times = [BIGINT] if join.as_of else []
-        types = [*(of.type for of, _ in join.keys), *times, *(of for _, _, of in join.columns)]
-        return TableAt(
-            side_name(join),
-            len(join.keys) + len(times),
-            tuple(map(duckdb_type, types)),
-            snapshot.files,
-            snapshot.version,
-            pin,
-            table.storage.location,
-            stream,
-            tuple(dict.fromkeys([COMMIT, ARRIVED, POSITION, *fields])),
-            tuple(table.storage.locate(file.path) for file in files),
-            changes_sql(join, "changes"),
-            history=join.as_of is not None,
-        )
+        paths = [table.storage.locate(file.path) for file in files]
+        return table_at(join, pin, stream, table.storage.location, paths, snapshot.files, snapshot.version)
 
     def _prepare(self, join: Join) -> None:
         """Make a snapshot in the background, one at a time."""
@@ -137,9 +117,8 @@ class TableStates:
         with self._logs.opened(spark, join.log.stream) as joins:
             # The one before it has all that its commits made: only the log since then is read.
             known = (before.files, before.version) if before and before.files else None
-            joins.latest(join, version, known).write.parquet(str(folder))
-        files = tuple(sorted(map(str, folder.glob("*.parquet"))))
-        self._snapshots[name] = _Snapshot(files, version, folder)
+            files = write_files(joins.latest(join, version, known), folder)
+        self._snapshots[name] = _Snapshot(tuple(files), version, folder)
         log.info("table prepared", table=join.table, version=version)
         if (old := self._old.pop(name, None)) is not None:
             shutil.rmtree(old, ignore_errors=True)

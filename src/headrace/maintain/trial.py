@@ -166,7 +166,7 @@ def _serve(case: Case, message: dict[str, Any], scratch: Path, send: Callable[[d
     spark = build_session(
         scratch, master="local[1]", driver_memory=message["memory"], java_options=message["java_options"]
     )
-    compute = attempt_on(spark, case, scratch)
+    compute = attempt_on(spark, case)
     send({"error": None})
     for line in sys.stdin.buffer:
         request = orjson.loads(line)

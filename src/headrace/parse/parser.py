@@ -10,14 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.define.expression.long_keys import LONGEST_KEY
 from headrace.define.kafka import read_delimiter
 from headrace.define.model import CSV, TEXT, Field, Stream
+from headrace.define.record import KEY
 from headrace.parse.compute import Computing
 from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read
 from headrace.parse.record import RecordReader, sent_records
 from headrace.parse.rows import RowReader
 from headrace.parse.schema import field_schema
+from headrace.parse.tombstones import has_deletes
+from headrace.types import STRING
 
 LONGEST_SQL = 100  # characters of an expression in a reason
 FUTURE_US = 24 * 3600 * 1_000_000  # an event time this much later than the arrival comes from a wrong clock
@@ -46,6 +50,7 @@ class Parser:
         self._rows = RowReader(declared, read_delimiter(stream.source)) if stream.format == CSV else None
         self._computing = Computing(stream, [field for field in stream.fields if field.computed])
         self._fields = field_schema(stream)
+        self._keys = [field.name for field in stream.fields if field.type == STRING and _is_key(stream, field)]
 
     def parse(self, frames: Frames, arrived_us: npt.NDArray[np.int64] | int, records: pa.Table | None = None) -> Parsed:
         """Typed columns and verdicts, in the frames' order; `records` are those of Kafka, once events are there."""
@@ -95,6 +100,11 @@ class Parser:
             column = table.column(field.name)
             if not field.nullable and column.null_count:
                 reasons = _add(reasons, column.is_null(), _absent(f"field '{field.label}'", field))
+        for name in self._keys:
+            column = table.column(name)
+            if (pc.max(pc.binary_length(column)).as_py() or 0) > LONGEST_KEY:
+                long = pc.greater(pc.binary_length(column), LONGEST_KEY)
+                reasons = _add(reasons, long, f"key '{name}' is longer than {LONGEST_KEY:,} bytes")
         if self._stream.event_time is None:
             return reasons
         name = self._stream.event_time
@@ -110,6 +120,12 @@ class Parser:
             late = pc.greater(us, pa.scalar(latest) if isinstance(latest, int) else pa.array(latest))
             reasons = _add(reasons, late, f"event time '{name}' is more than a day after arrival")
         return reasons
+
+
+def _is_key(stream: Stream, field: Field) -> bool:
+    """Whether a field is a declared key: of a table, of a record of Kafka, or of events that count once."""
+    of_table = has_deletes(stream) and not field.nullable
+    return of_table or field.record == KEY or (stream.unique is not None and field.name in stream.unique.columns)
 
 
 def _absent(what: str, field: Field) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from headrace.format import Shown, about, count
+from headrace.format import Shown, about, count, plural
 
 if TYPE_CHECKING:
     from headrace.define.model import View
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
 DEFAULT_EVENTS_PER_S = 500_000.0
-BEGINNING_S = 3.0  # of a build, however few its events: a Spark job, a process, a file
+BEGINNING_S = 4.0  # of a build, however few its events: Spark jobs, a process, a file, and until it serves
+BUSY = 2.0  # processes for each core from which on a plan says that the machine is busy
 
 
 How = Literal["free", "build", "refused"]
@@ -49,20 +52,46 @@ class Cost(Shown):
     bytes: int
     seconds: float
     measured: bool
+    busy: str | None = None  # what else runs, and makes it take longer
 
     def __str__(self) -> str:
-        return f"{count(self.events)} events, {about(self.seconds)}"
+        busy = f" (busy: {self.busy})" if self.busy else ""
+        return f"{count(self.events)} events, {about(self.seconds)}{busy}"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What else runs: how many times as long a build takes beside it, and, if that is much, in words."""
+
+    slowdown: float = 1.0
+    busy: str | None = None
+
+
+def load_now(other_builds: int = 0) -> Load:
+    """The load of this machine; builds take turns.
+
+    A build waits for disks and other processes for part of its time, so that it slows down less than the load grows.
+    """
+    cores, running = os.cpu_count() or 1, os.getloadavg()[0]
+    machine = f"{running:.0f} processes want {plural(cores, 'core')}" if running / cores >= BUSY else None
+    builds = f"{plural(other_builds, 'other build')} running" if other_builds else None
+    return Load(
+        sqrt(max(1.0, running / cores)) * (1 + other_builds), " and ".join(filter(None, (builds, machine))) or None
+    )
 
 
 @dataclass(frozen=True)
 class Costs:
     """What is known from outside: `size_of` a stream's log, if that can be told, and how fast builds went here.
 
-    `way_of` says how a view, with a patience, comes by its rows, given the versions that there are.
+    `beginning_s` is what a build took here beside reading events, on a machine that does nothing else. `way_of` says
+    how a view, with a patience, comes by its rows, given the versions that there are.
     """
 
     size_of: Callable[[str], Size | None]
     events_per_s: float | None = None
+    beginning_s: float | None = None
+    load: Load = Load()
     way_of: Callable[[View, Mapping[str, int]], Way | None] | None = None
 
     def of(self, streams: Sequence[str]) -> Cost | None:
@@ -71,8 +100,11 @@ class Costs:
         if len(sizes) < len(streams):
             return None
         events = sum(size.events for size in sizes)
-        seconds = events / (self.events_per_s or DEFAULT_EVENTS_PER_S) + (BEGINNING_S if events else 0)
-        return Cost(events, sum(size.bytes for size in sizes), round(seconds, 3), self.events_per_s is not None)
+        beginning_s = self.beginning_s if self.beginning_s is not None else BEGINNING_S
+        seconds = events / (self.events_per_s or DEFAULT_EVENTS_PER_S) + (beginning_s if events else 0)
+        measured = self.events_per_s is not None or self.beginning_s is not None
+        size_bytes = sum(size.bytes for size in sizes)
+        return Cost(events, size_bytes, round(seconds * self.load.slowdown, 3), measured, self.load.busy)
 
 
 UNKNOWN = Costs(lambda stream: None)
@@ -85,6 +117,7 @@ def sum_up(costs: list[Cost]) -> Cost:
         sum(cost.bytes for cost in costs),
         round(sum(cost.seconds for cost in costs), 3),
         all(cost.measured for cost in costs),
+        next((cost.busy for cost in costs if cost.busy), None),
     )
 
 

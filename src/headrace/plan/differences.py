@@ -12,7 +12,7 @@ from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
-from headrace.define.own import plain, plain_changes
+from headrace.define.own import code_changes, edited_names, plain, plain_changes
 from headrace.define.record import describe_record
 from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.define.relation_text import describe_relation, sources_of
@@ -79,7 +79,7 @@ def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
         before = running.streams.get(name)
         if before is None:
             reason = f"derived from {', '.join(sources_of(stream.relation))}" if stream.relation else "with a new log"
-            yield Change("create", "stream", name, reason, tuple(describe_stream(stream)))
+            yield Change("create", "stream", name, reason, plain_changes(describe_stream(stream)))
         elif before != stream and (before.relation or stream.relation):
             yield _changed_relation(before, stream)
         elif before != stream:
@@ -94,9 +94,10 @@ def _changed_relation(before: Stream, after: Stream) -> Change:
         if after.relation is None:
             reason = "a stream with events of its own needs another name; drop this one first, then create it"
         return Change("refuse", "stream", after.name, reason, (" → ".join(kinds),), "refused")
-    old, new = set(describe_stream(before)), set(describe_stream(after))
-    details = [f"- {line}" for line in describe_stream(before) if line not in new]
-    details += [f"+ {line}" for line in describe_stream(after) if line not in old]
+    full = [*describe_stream(before)], [*describe_stream(after)]
+    old, new = ([*map(plain, lines)] for lines in full)
+    details = [f"- {line}" for line in old if line not in new] + [f"+ {line}" for line in new if line not in old]
+    details += code_changes(edited_names(" ".join(full[0] + full[1])))
     return Change("change", "stream", after.name, "free: it has no log; its views follow it", tuple(details))
 
 

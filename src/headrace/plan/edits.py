@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
-from headrace.aggregate.latest import LatestRow
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
@@ -21,6 +20,7 @@ from headrace.define.pruning import prune
 from headrace.define.relation import Log, Relation
 from headrace.define.relation_text import describe_relation
 from headrace.define.shape import outputs_of, written, written_order
+from headrace.define.tables import holds_rows_of_table
 from headrace.plan.cost import How
 from headrace.types import Expression
 
@@ -67,7 +67,7 @@ Patience = Mapping[str, int]  # in ms, by stream
 
 def classify(before: View, after: View, patience_ms: tuple[Patience, Patience] = ({}, {})) -> Edit:
     """What differs; `patience_ms` is that of the streams, before and after."""
-    tables = _is_table(before) and _is_table(after)
+    tables = holds_rows_of_table(before) and holds_rows_of_table(after)
     shaped = tuple(_table(before, after)) if tables else (*_columns(before, after), *_shape(before, after))
     return Edit((*_grouping(before, after), *shaped, *_promises(before, after, patience_ms)))
 
@@ -136,11 +136,6 @@ def _columns(before: View, after: View) -> Iterator[Difference]:
             yield Difference(f"column removed: {describe_output(before, output)}", "free")
     if set(old) == set(new) and list(old) != list(new):
         yield Difference("the order of the columns", "free")
-
-
-def _is_table(view: View) -> bool:
-    """Whether it holds the rows of a table."""
-    return len(view.columns) == 1 and isinstance(view.columns[0].aggregate, LatestRow)
 
 
 def _table(before: View, after: View) -> Iterator[Difference]:

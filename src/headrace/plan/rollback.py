@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.define.catalog import Catalog
 from headrace.errors import ConflictError, NotFoundError
+from headrace.names import shell
 from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Costs, Way
 from headrace.plan.differences import build_change, free_reason
@@ -75,12 +76,12 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
     if target is None:
         known = ", ".join(str(version.number) for version in own)
         raise NotFoundError(
-            f"view '{view}' has no version {number}", found=known, fix=f"`headrace versions {view}` lists them"
+            f"view '{view}' has no version {number}", found=known, fix=f"`headrace versions {shell(view)}` lists them"
         )
     if target in coming or (target is serving and not coming):
         raise ConflictError(
             f"view '{view}': version {number} {'serves already' if target is serving else 'is already in progress'}",
-            fix=f"`headrace versions {view}` lists the replaced versions",
+            fix=f"`headrace versions {shell(view)}` lists the replaced versions",
         )
     return target
 

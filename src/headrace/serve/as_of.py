@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from headrace.errors import QuestionError
 from headrace.format import iso
-from headrace.serve.times import parse_instant
+from headrace.names import decode_name, encode_name
+from headrace.serve.times import parse_instant, read_relative
 
 MOST_COMMITS = (1 << 62) - 1
 VERSION, TIMESTAMP = "version_as_of", "timestamp_as_of"
@@ -36,7 +37,7 @@ class AsOf:
 
 def write_commits(commits: Mapping[str, int]) -> str:
     """The commits of several streams as VERSION AS OF takes them."""
-    return ",".join(f"{stream}={count}" for stream, count in commits.items())
+    return ",".join(f"{encode_name(stream)}={count}" for stream, count in commits.items())
 
 
 def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
@@ -54,7 +55,7 @@ def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
 
 
 def _read_streams(value: Mapping[str, Any] | str) -> tuple[tuple[str, int], ...]:
-    """From a mapping, or `visits=12,calls=7`."""
+    """From a mapping, or `visits=12,calls=7`, in which a name that is not plain is as `encode_name` writes it."""
     pairs = list(value.items()) if isinstance(value, Mapping) else [_read_pair(pair) for pair in value.split(",")]
     names = [name for name, _ in pairs]
     repeated = next((name for name in names if names.count(name) > 1), None)
@@ -69,7 +70,7 @@ def _read_streams(value: Mapping[str, Any] | str) -> tuple[tuple[str, int], ...]
 
 def _read_pair(pair: str) -> tuple[str, str]:
     name, _, count = pair.partition("=")
-    return name.strip(), count.strip()
+    return decode_name(name.strip()), count.strip()
 
 
 def _read_commits(value: Any) -> int:
@@ -87,11 +88,15 @@ def _read_commits(value: Any) -> int:
 
 
 def _read_time(value: Any) -> datetime:
+    if isinstance(value, str) and (back_ms := read_relative(TIMESTAMP, value.strip())) is not None:
+        return datetime.now(UTC) - timedelta(milliseconds=back_ms)  # commits are made at times of the clock
     time = parse_instant(value) if isinstance(value, str) and not value.strip().isdigit() else value
     if isinstance(time, datetime):
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     if isinstance(time, date):
         return datetime(time.year, time.month, time.day, tzinfo=UTC)
     raise QuestionError(
-        f"{TIMESTAMP} is not a time", found=repr(value)[:60], expected="ISO 8601, such as '2026-03-01T12:00:00Z'"
+        f"{TIMESTAMP} is not a time",
+        found=repr(value)[:60],
+        expected="ISO 8601, such as '2026-03-01T12:00:00Z', or a time before now, such as '-1h'",
     )

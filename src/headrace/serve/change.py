@@ -66,6 +66,7 @@ class ChangeBatch:
     snapshot: bool = False  # rows of the present state, whether they have changed or not
     restarted: bool = False  # all that came before is void: replace it by what follows
     more: bool = False  # there is more to read at once
+    first: bool = False  # the reader has had none of these rows before
 
     def __len__(self) -> int:
         return len(self.upserts) + len(self.deletes)

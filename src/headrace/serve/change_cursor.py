@@ -67,6 +67,11 @@ class Cursor:
         """Whether it is a place in this version."""
         return (self.version, self.definition) == (version.number, version.fingerprint[:8])
 
+    @property
+    def reads_old(self) -> bool:
+        """Whether rows follow that only an earlier version had."""
+        return self.after is not None and self.after.reading == "old"
+
 
 def _read_page(fields: dict[str, Any]) -> Page:
     last = fields["last"]

@@ -1,16 +1,19 @@
 """The changes of a view after a cursor: its rows that are new, other or gone, from one snapshot of the store.
 
 A row is always given as it is now, so changes are upserts and deletes: who applies all of them, in order, from any
-cursor, has the rows of the view's default question. What is not logged is made up for by all rows.
+cursor, has the rows of the view's default question. A row that a later batch gives anyway, since it was touched again
+or has become settled, is left to the last of them: a reader never gets the same row twice. What is not logged is made
+up for by all rows.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,9 +33,6 @@ from headrace.store.base import Snapshot, Store
 from headrace.store.columns import KEY_ID, PANE
 from headrace.store.few import rank
 from headrace.store.version import Version
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Change", "ChangeBatch", "Columns", "Cursor", "changes_after", "cursor_now", "no_changes", "row_of"]
 
@@ -77,6 +77,20 @@ def _now(version: Version) -> Cursor:
     return Cursor(version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8])
 
 
+def read_begun(snapshot: Snapshot, version: Version, cursor: Cursor | None, limit: int) -> ChangeBatch:
+    """The changes after a cursor in the windows whose last step has begun, each from then on.
+
+    The last step of a window is the time that it adds to the window before it. Other windows of a key hold only a
+    part of their events, as those that overlap do, or none. Rows that HAVING leaves out are always given, as deletes.
+    """
+    shape = version.view.shape
+    by_window = version.view.window is not None and (shape is None or shape.limit is None)
+    reading = Evaluation(snapshot, version, limit, by_window, True, left_out=True)
+    if by_window:
+        reading.now = replace(reading.now, settled_ms=reading.begun_ms)
+    return reading.after(cursor)
+
+
 def _settled_ms(version: Version) -> int | None:
     return None if version.settled_us is None else version.settled_us // 1000
 
@@ -90,6 +104,7 @@ class Evaluation:
     limit: int
     on_close: bool
     corrections: bool
+    left_out: bool = False  # whether rows that HAVING leaves out are always given, as deletes
     plan: ReadPlan = field(init=False)
     shaping: Shaping | None = field(init=False)
     now: Cursor = field(init=False)
@@ -99,6 +114,14 @@ class Evaluation:
         self.plan = plan(question, self.version)
         self.shaping = find_shaping(question, self.version, self.plan.by)
         self.now = _now(self.version)
+
+    @property
+    def begun_ms(self) -> int | None:
+        """The end of the window whose last step the time of the view is in; None before the first event."""
+        times = [base.time_us for base in self.version.bases if base.time_us is not None]
+        if not times or self.plan.windows is None:
+            return None
+        return self.plan.windows.bounds(self.plan.windows.first_ending_after(max(times) // 1000))[1]
 
     def after(self, cursor: Cursor | None) -> ChangeBatch:
         """The next batch."""
@@ -170,8 +193,21 @@ class Evaluation:
         else:
             settled_ms = page.until_ms if page.reading == "settled" else cursor.settled_ms
             following = replace(cursor, settled_ms=settled_ms, after=None)
-        deletes = page.deletes or page.reading == "settled"
-        return self._batch(rows, following, deletes=deletes, snapshot=page.reading == "all")
+        if page.reading == "settled":
+            rows = self._not_touched_since(cursor, rows)
+            return self._batch(rows, following, deletes=self.left_out, first=self.on_close)
+        return self._batch(rows, following, deletes=page.deletes or self.left_out, snapshot=True)
+
+    def _not_touched_since(self, cursor: Cursor, rows: list[Row]) -> list[Row]:
+        """The rows that the changes after a cursor do not have."""
+        if not rows or cursor.tick == self.now.tick or (self.on_close and not self.corrections):
+            return rows
+        assert self.plan.windows is not None, "only windows settle"
+        span = (self.plan.windows.bounds(rows[0][0])[0], self.plan.windows.bounds(rows[-1][0])[1])
+        cells = _within(self.snapshot.touched(self.version, cursor.tick, self.now.tick), span)
+        width = 1 + len(self.plan.by)
+        touched = {_place((row[0], *row[2 : 1 + width])) for row in self._rows_of(cells, span[1])}
+        return [row for row in rows if _place(row[:width]) not in touched]
 
     def _old_page(self, cursor: Cursor, page: Page) -> ChangeBatch:
         """Deletes of rows that an earlier version has and this one does not."""
@@ -225,13 +261,18 @@ class Evaluation:
         if rows is None:
             return self._page(self._all(deletes=True))
         cursor = replace(cursor, tick=tick)
-        if tick < self.now.tick or len(rows) >= self.limit:
-            return self._batch(rows, cursor, deletes=True)
         settled_ms = self.now.settled_ms
-        if settled_ms is None or self.plan.windows is None or self._between(cursor.settled_ms, settled_ms).empty:
-            return self._batch(rows, replace(cursor, settled_ms=settled_ms), deletes=True)
-        settling = replace(cursor, after=Page("settled", until_ms=settled_ms))
-        return self._batch(rows, settling, deletes=True) if rows else self._page(settling)
+        settling = self._between(cursor.settled_ms, settled_ms)
+        if settled_ms is None or settling.windows is None or settling.empty:
+            following = replace(cursor, settled_ms=settled_ms) if tick == self.now.tick else cursor
+            return self._batch(rows, following, deletes=True)
+        if tick == self.now.tick:
+            cursor = replace(cursor, after=Page("settled", until_ms=settled_ms))
+        if not rows and cursor.after:
+            return self._page(cursor)
+        first, last = settling.windows.ids  # all of their rows are given after what was touched
+        ids = {row[0] for row in rows if (first is None or row[0] >= first) and (last is None or row[0] <= last)}
+        return self._batch(rows, cursor, deletes=True, settling=ids)
 
     def _touched(self, cursor: Cursor) -> tuple[int, list[Row] | None]:
         """The rows that were touched since, up to a tick; None: too many of them."""
@@ -249,40 +290,50 @@ class Evaluation:
                 return self.now.tick, None
         if steps == len(ticks):
             upto = self.now.tick
-        return upto, self._rows_of(cursor, upto) if steps else []
+        if not steps:
+            return upto, []
+        rows = self._rows_of(self.snapshot.touched(self.version, cursor.tick, upto), cursor.settled_ms)
+        if upto < self.now.tick:  # rows that were touched again come then
+            again = _panes_of(self.snapshot.touched_again(self.version, cursor.tick, upto))
+            rows = [row for row in rows if not self._holds_any(row[0], again.get(row[1], ()))]
+        return upto, [(row[0], *row[2:]) for row in rows]
 
-    def _rows_of(self, cursor: Cursor, upto: int) -> list[Row]:
-        """The rows whose cells were touched at the ticks (cursor.tick, upto], as they are now."""
-        cells = self.snapshot.touched(self.version, cursor.tick, upto)
+    def _rows_of(self, cells: pa.Table, settled_ms: int | None) -> list[Row]:
+        """The rows that hold these cells, as they are now, with the id of the key after that of the window.
+
+        With `on_close` those of windows that end by `settled_ms`.
+        """
         panes = cells.column(PANE).unique().to_pylist()
-        around = {pane: self._around(pane) for pane in panes if self._counts(pane, cursor.settled_ms)}
+        around = {pane: self._around(pane) for pane in panes if self._counts(pane, settled_ms)}
         around = {pane: span for pane, span in around.items() if span[0] < span[1]}
         if not around:
             return []
         if self.plan.overlapping:
-            return self._compose(cells, around, cursor.settled_ms if self.on_close else None)
+            return self._compose(cells, around, settled_ms if self.on_close else None)
         selection = replace(self.plan.selection(None), panes=hull(around.values()))
-        rows = self.snapshot.changed(self.version, selection, spans_of(cells, around))
-        return [(row[0], *row[2:]) for row in rows]
+        return self.snapshot.changed(self.version, selection, spans_of(cells, around))
+
+    def _holds_any(self, id: int, panes: Iterable[int]) -> bool:
+        """Whether a window holds one of these panes; without windows it holds all."""
+        start, end = self.plan.windows.bounds(id) if self.plan.windows else (-math.inf, math.inf)
+        return any(start <= pane < end for pane in panes)
 
     def _compose(self, cells: pa.Table, around: dict[int, tuple[int, int]], closed_ms: int | None) -> list[Row]:
         """Overlapping windows: those that hold a touched cell, from all buckets of its key around it."""
-        panes_of: dict[str, list[int]] = {}
-        for id, pane in zip(cells.column(KEY_ID).to_pylist(), cells.column(PANE).to_pylist(), strict=True):
-            if pane in around:
-                panes_of.setdefault(id, []).append(pane)
+        panes_of = {id: [pane for pane in panes if pane in around] for id, panes in _panes_of(cells).items()}
+        panes_of = {id: panes for id, panes in panes_of.items() if panes}
         spans = {id: (around[min(panes)][0], around[max(panes)][1]) for id, panes in panes_of.items()}
         selection = replace(self.plan.selection(None), panes=hull(spans.values()))
         buckets = self.snapshot.changed(self.version, selection, span_table(spans.keys(), spans.values()))
         windows = self.plan.windows
         assert windows is not None, "only windows overlap"
         pairs = [part.merge.pair for column in self.version.view.columns for part in column.aggregate.columns]
-        kept = []
-        for row in compose(buckets, windows, 1 + len(self.plan.by), [*COUNTS, *pairs], None):
-            start, end = windows.bounds(row[0])
-            if any(start <= pane < end for pane in panes_of[row[1]]) and (closed_ms is None or end <= closed_ms):
-                kept.append((row[0], *row[2:]))
-        return kept
+        return [
+            row
+            for row in compose(buckets, windows, 1 + len(self.plan.by), [*COUNTS, *pairs], None)
+            if self._holds_any(row[0], panes_of[row[1]])
+            and (closed_ms is None or windows.bounds(row[0])[1] <= closed_ms)
+        ]
 
     def _counts(self, pane: int, settled_ms: int | None) -> bool:
         """Whether rows that hold a pane are to be sent now: with `on_close` one of them must have been settled."""
@@ -321,23 +372,30 @@ class Evaluation:
         *,
         deletes: bool = False,
         removed: Sequence[Row] = (),
+        settling: Set[int] = frozenset(),
         snapshot: bool = False,
+        first: bool = False,
     ) -> ChangeBatch:
-        """Present rows, and those that HAVING leaves out as deletes, if these matter."""
+        """Present rows, and those that HAVING leaves out as deletes, if these matter.
+
+        Of the windows `settling` only deletes are given.
+        """
         if self.version.view.over is not None:  # cells whose rows have left the table
             events = 1 + len(self.plan.by)
             removed = [*removed, *(row[:events] for row in rows if not row[events])]
             rows = [row for row in rows if row[events]]
         presentation = present(self.version, self.plan, rows)
         columns = result_columns(self.version.view, self.plan, presentation.wide)
-        values, left_out = presentation.values, [known_by(self.version, self.plan, row) for row in removed]
+        left_out = [known_by(self.version, self.plan, row) for row in removed]
+        passes = [True] * len(rows)
+        if self.shaping is not None and self.shaping.having is not None:
+            having, width = self.shaping.having, self.shaping.first
+            passes = [bool(having.face(row)) for row in self.shaping.rows(presentation.values)]
+            if deletes:
+                left_out += [row[:width] for row, keep in zip(presentation.values, passes, strict=True) if not keep]
+        judged = zip(rows, presentation.values, passes, strict=True)
+        values = [value for row, value, keep in judged if keep and row[0] not in settling]
         if self.shaping is not None:
-            having, first = self.shaping.having, self.shaping.first
-            if having is not None:
-                passes = [bool(having.face(row)) for row in self.shaping.rows(values)]
-                if deletes:
-                    left_out += [row[:first] for row, keep in zip(values, passes, strict=True) if not keep]
-                values = [row for row, keep in zip(values, passes, strict=True) if keep]
             columns = self.shaping.result_columns(columns)
             values = [self.shaping.compute(row) for row in values]
         more = cursor.after is not None or cursor.tick < self.now.tick
@@ -353,6 +411,7 @@ class Evaluation:
             self.now.tick,
             snapshot,
             more=more,
+            first=first,
         )
 
     def _keys(self) -> tuple[str, ...]:
@@ -381,6 +440,20 @@ class Evaluation:
 
 def _place(row: Row) -> Row:
     return (row[0], *map(rank, row[1:]))
+
+
+def _panes_of(cells: pa.Table) -> dict[str, list[int]]:
+    """The panes of cells by the id of their key."""
+    panes: dict[str, list[int]] = {}
+    for id, pane in zip(cells.column(KEY_ID).to_pylist(), cells.column(PANE).to_pylist(), strict=True):
+        panes.setdefault(id, []).append(pane)
+    return panes
+
+
+def _within(cells: pa.Table, span: tuple[int, int]) -> pa.Table:
+    """The cells within a span of time."""
+    panes = cells.column(PANE).to_numpy()
+    return cells.filter(pa.array((panes >= span[0]) & (panes < span[1])))
 
 
 def _apply(convert: Any, value: Any) -> Any:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from headrace.errors import HeadraceError, NotReadyError, QuestionError, unknown
+from headrace.errors import HeadraceError, NotReadyError, QuestionError, QuestionLimitError, unknown
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.lookup import arrange, too_many_rows
@@ -22,6 +22,7 @@ from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
 from headrace.store.base import Snapshot, Store
 from headrace.store.selection import Selection
+from headrace.store.time_limit import TimeLimit
 from headrace.store.version import Version
 
 Freshness = Callable[[Version], Fresh]
@@ -31,6 +32,19 @@ MOST_SHAPED = 200_000  # rows that HAVING and ORDER BY look at
 MOST_BYTES = 256 << 20  # of their partials
 PAGES_AT_FIRST = 3  # that are read one by one where HAVING keeps most rows; then all that follow, in one order
 MOST_COUNTED = 50_000  # rows of partials; more distinct keys and windows than these are not counted
+
+
+def question_limit(seconds: float) -> TimeLimit:
+    """A limit for the time that each question takes."""
+
+    def late(seconds: float) -> QuestionLimitError:
+        return QuestionLimitError(
+            "the question was stopped at its deadline",
+            found=f"no answer after {seconds:g} s",
+            fix="ask by key or for less time (start, end), or raise the setting question_timeout_s",
+        )
+
+    return TimeLimit(seconds, late)
 
 
 def answer(store: Store, question: Question, freshness: Freshness, now: datetime) -> Answer:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from headrace.define.reader import parse_type
 from headrace.format import iso
@@ -17,6 +19,25 @@ if TYPE_CHECKING:
     from headrace.aggregate import Value
 
 US = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class JoinedRow:
+    """What an event met in a table that it was joined to; values as in JSON."""
+
+    table: str
+    key: Mapping[str, Any]
+    row: Mapping[str, Any] | None  # the columns that the join reads; None: the table had no row that matches
+
+    def __str__(self) -> str:
+        key = ", ".join(f"{name}={_shown(value)}" for name, value in self.key.items())
+        others = {name: value for name, value in (self.row or {}).items() if name not in self.key}
+        row = ", ".join(f"{name}={_shown(value)}" for name, value in others.items()) if self.row else "no row"
+        return f"{self.table} {key}" + (f": {row}" if row else "")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 @dataclass(frozen=True)
@@ -37,6 +58,7 @@ class ExplainedEvent:
     whole: bool  # whether `value` is complete
     arguments: Mapping[str, Value]  # per column, the aggregate's input; without columns whose FILTER excludes it
     stream: str | None = None  # the base stream that it came by, of a view that reads several
+    joined: list[JoinedRow] = field(default_factory=list)  # what it met in each table, in the order of the joins
 
 
 @dataclass(frozen=True)
@@ -86,6 +108,7 @@ class Explanation:
                     "arrived": iso(event.arrived),
                     "event_time": iso(event.event_time),
                     "arguments": _encode(event.arguments, columns),
+                    "joined": [asdict(each) for each in event.joined],
                 }
                 for event in self.events
             ],
@@ -103,6 +126,7 @@ class Explanation:
                 arrived=_time(event["arrived"]),
                 event_time=_time(event["event_time"]),
                 arguments=_decode(event["arguments"], dict(columns)),
+                joined=[JoinedRow(**each) for each in event["joined"]],
             )
             for event in content["events"]
         ]

@@ -24,7 +24,7 @@ from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]
 START, END = "window_start", "window_end"
-ROW_COUNTS = ("events", "corrections")  # of a row, in the order of COUNTED; no column of a view has these names
+ROW_COUNTS = ("events", "corrections")  # of a row, in the order of COUNTED
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
@@ -124,8 +124,16 @@ def result_columns(
         (c.name, c.aggregate.type if c.name in wide else c.aggregate.narrow_type or c.aggregate.type)
         for c in view.columns
     ]
-    counts = [(name, BIGINT) for name in ROW_COUNTS] if corrections else []
+    counts = [(name, BIGINT) for name in row_counts(view)] if corrections else []
     return (*keys, *((name, TIMESTAMP) for name, _ in window_columns(view)), *columns, ("settled", BOOLEAN), *counts)
+
+
+def row_counts(view: View) -> tuple[str, ...]:
+    """The names of the counts of a row: with _ before it where the view has a column of that name."""
+    names = [*(key.name for key in view.keys), *(output.name for output in outputs_of(view))]
+    names += [*(column.name for column in view.columns), *(name for name, _ in window_columns(view))]
+    own = {name.lower() for name in names}
+    return tuple(f"_{name}" if name in own else name for name in ROW_COUNTS)
 
 
 def window_columns(view: View) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from headrace.define.calendar import Calendar
+from headrace.define.model import Window
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,9 @@ class Windows:
         first, last = self.ids
         return None if first is None else self.bounds(first)[0], None if last is None else self.bounds(last)[1]
 
-    def cycle_ids(self, id_ms: int) -> list[int]:
-        """The ids of all cumulative windows that share their start with this one."""
-        start, end = self._cycle(id_ms)
-        return list(range(start, end, self.every_ms))
+    def cycle_end(self, id_ms: int) -> int:
+        """The end of the longest cumulative window that shares its start with this one."""
+        return self._cycle(id_ms)[1]
 
     def _id_at(self, ms: int) -> int:
         start, _ = self._cycle(ms)
@@ -110,3 +110,14 @@ class Windows:
             return start, self.calendar.end_of(start)
         start = self.origin_ms + (ms - self.origin_ms) // self.size_ms * self.size_ms
         return start, start + self.size_ms
+
+
+def windows_of(declared: Window) -> Windows:
+    """The windows that a view declares."""
+    return Windows(
+        declared.size_ms,
+        declared.slide_ms,
+        offset_ms=declared.offset_ms,
+        calendar=declared.calendar,
+        cumulative=declared.cumulative,
+    )

@@ -106,12 +106,19 @@ def parse_span(name: str, value: Any) -> int | None:
 def _parse_text(name: str, text: str, local: tzinfo) -> Bound:
     if text.lower() in ("now", "newest"):
         return Bound(0, relative=True)
-    if relative := _RELATIVE.fullmatch(text):
-        return Bound(-_duration(name, relative[1]), relative=True)
+    back_ms = read_relative(name, text)
+    if back_ms is not None:
+        return Bound(-back_ms, relative=True)
     time = None if text.isdigit() and len(text) != len("20260301") else parse_instant(text, local)
     if time is None:
         raise _refuse(name, text)
     return Bound(_whole_ms(name, time - EPOCH))
+
+
+def read_relative(name: str, text: str) -> int | None:
+    """How far back a time such as '-1h' is, in ms; None if it is not relative."""
+    relative = _RELATIVE.fullmatch(text)
+    return None if relative is None else _duration(name, relative[1])
 
 
 def _duration(name: str, text: str) -> int:

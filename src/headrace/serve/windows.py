@@ -7,6 +7,7 @@ is used, so any aggregate can slide.
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,11 @@ from headrace.aggregate import SUM, Value
 from headrace.serve.tiling import Windows
 from headrace.store.columns import COUNTED
 from headrace.store.few import rank
+from headrace.store.time_limit import check_time
 
 Row = tuple[Any, ...]
 Pair = Callable[[Any, Any], Any]
+_Total = tuple[Row, Row]  # the place of its keys in the order, and a row
 COUNTS: tuple[Pair, ...] = (SUM.pair,) * len(COUNTED)
 
 
@@ -134,29 +137,35 @@ def _accumulate(
     sign = -1 if newest_first else 1
     behind = None if after is None else (sign * int(after[0]), tuple(map(rank, after[1:])))
     first, last = windows.ids
+    if after is not None:
+        first, last = (first, int(after[0])) if newest_first else (int(after[0]), last)
     for _, rows in itertools.groupby(buckets, key=lambda row: windows.bounds(row[0])[0]):
-        ids = ((id_ms, composed) for id_ms, composed in _cycle(list(rows), windows, width, Merger(pairs)))
-        for id_ms, totals in reversed(list(ids)) if newest_first else ids:
-            if (first is None or id_ms >= first) and (last is None or id_ms <= last):
+        spans = _spans(list(rows), windows, width, Merger(pairs))
+        for span, totals in reversed(list(spans)) if newest_first else spans:
+            ids = span[bisect_left(span, first) if first is not None else 0 :]
+            ids = ids[: bisect_right(ids, last) if last is not None else len(ids)]
+            for id_ms in reversed(ids) if newest_first else ids:
+                check_time()
                 for place, row in totals:
                     if behind is None or (sign * id_ms, place) > behind:
                         yield (id_ms, *row)
 
 
-def _cycle(rows: list[Row], windows: Windows, width: int, merge: Merger) -> Iterator[tuple[int, list[tuple[Row, Row]]]]:
-    """For each of the windows with one start: its id, and the rows so far, in the order of their keys."""
+def _spans(rows: list[Row], windows: Windows, width: int, merge: Merger) -> Iterator[tuple[range, list[_Total]]]:
+    """Windows with one start whose rows are equal: their ids, and the rows so far, in the order of their keys."""
     by_bucket: dict[int, list[Row]] = {}
     for row in rows:
         by_bucket.setdefault(row[0], []).append(row)
     totals: dict[Row, tuple[Row, Row | None]] = {}
-    for id_ms in windows.cycle_ids(rows[0][0]):
-        for row in by_bucket.get(id_ms, ()):
+    changes = [*sorted(by_bucket), windows.cycle_end(rows[0][0])]
+    for bucket, following in itertools.pairwise(changes):
+        check_time()
+        for row in by_bucket[bucket]:
             place = tuple(map(rank, row[1 : 1 + width]))
             keys, total = totals.get(place, (row[1 : 1 + width], None))
             totals[place] = keys, merge(total, row[1 + width :])
-        if totals:
-            places = sorted(totals)
-            yield id_ms, [(place, (*totals[place][0], *(totals[place][1] or ()))) for place in places]
+        so_far = [(place, (*keys, *(total or ()))) for place, (keys, total) in sorted(totals.items())]
+        yield range(bucket, following, windows.every_ms), so_far
 
 
 def slide(
@@ -192,6 +201,7 @@ def _slide(
     window = None if after is None else int(after[0])
     skipped = None if after is None else (int(after[0]), tuple(map(rank, after[1:])))
     while active or ahead is not None:
+        check_time()
         if not active and ahead is not None:
             window = sweep.next(ahead[0], window)
         assert window is not None, "the first row sets the window"

@@ -103,6 +103,9 @@ class DamagedStream:
     def timings(self) -> dict[str, Timing]:
         return {}
 
+    def latencies(self) -> dict[str, Timing]:
+        return {}
+
 
 def find_damage(stream: Stream, table: LakeTable) -> str | None:
     """What is wrong with the files of a lake. New events go on either way; what needs those files says so."""

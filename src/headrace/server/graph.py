@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.define.graph import Node
+from headrace.format import plural
 from headrace.server.state import GraphStatus, NodeStatus, TableStatus, WorkspaceStatus
 
 
@@ -33,7 +34,7 @@ def _describe(node: Node, status: WorkspaceStatus) -> NodeStatus:
         freshness_ms = None if sink.lag_s is None else round(sink.lag_s * 1000)
         reason, problem = (None if sink.state == "running" else sink.state), sink.reason
     elif alert is not None:
-        problem = f"fires for {alert.firing} keys" if alert.firing else None
+        problem = f"fires for {plural(alert.firing, 'key')}" if alert.firing else None
     return NodeStatus(
         name=node.name,
         kind=node.kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from headrace.format import about, span
+from headrace.names import shell
 from headrace.server.state import AuditStatus, ViewStatus
 
 
@@ -48,8 +49,8 @@ def what_to_do(view: ViewStatus) -> str:
     """The way out of an alarm."""
     name, source = view.name, f"the rows of table {view.over}" if view.over else "the log"
     return (
-        f"`headrace audit {name}` shows what differs, `headrace refresh {name}` compares again, "
-        f"`headrace refresh {name} --full` rebuilds the view from {source}"
+        f"`headrace audit {shell(name)}` shows what differs, `headrace refresh {shell(name)}` compares again, "
+        f"`headrace refresh {shell(name)} --full` rebuilds the view from {source}"
     )
 
 

@@ -99,12 +99,15 @@ class Monitor:
         """The tables with rows, version and freshness."""
         running = self._definitions.running
         streams, views = self._describe_streams(running), self._describe_views(running)
-        with self._store.snapshot() as snapshot:
-            return describe_tables(running.catalog.tables, streams, views, snapshot)
+        return describe_tables(running.catalog.tables, streams, views)
 
     def timings(self) -> dict[str, dict[str, Timing]]:
         """Per stream, how long lake commits and steps of maintain took since the process began."""
         return {name: pipeline.timings() for name, pipeline in sorted(self._definitions.running.pipelines.items())}
+
+    def latencies(self) -> dict[str, dict[str, Timing]]:
+        """Per stream and view, how long events took from their arrival until answers had them."""
+        return {name: pipeline.latencies() for name, pipeline in sorted(self._definitions.running.pipelines.items())}
 
     def health(self) -> Health:
         """Whether events flow, and what somebody has to look at; taking them in and answering work either way."""
@@ -171,7 +174,8 @@ class Monitor:
         if self.warming_up:
             return "starting", self.warming_up
         if self._spark.trouble:
-            return "failing" if self._spark.failed_starts else "restarting", self._spark.trouble
+            restarting = self._spark.current is None and not self._spark.failed_starts
+            return "restarting" if restarting else "failing", self._spark.trouble
         if self._silent():
             return "failing", "the pipeline does not answer"
         pipelines = running.pipelines.values()

@@ -28,6 +28,7 @@ from headrace.server.append_supervisor import AppendSupervisor
 from headrace.server.damaged import find_damage
 from headrace.server.describe import describe_definition, lanes_by_definition
 from headrace.server.lane import Lane
+from headrace.server.latency import Latencies
 from headrace.server.lateness import describe_lateness
 from headrace.server.skip import describe_lag, skip_offsets
 from headrace.server.state import SkipStatus, StreamStatus
@@ -105,6 +106,7 @@ class Pipeline:
         self._speed: Speed | None = None
         self._suspects: Suspects | None = None
         self._fused: Fused | None = None
+        self._latencies = Latencies(stream.name, self.transport.age_ms)
         self._lanes: list[Lane] = []
         self._closed = False
         self._rate = Rate(self.table.rows())
@@ -185,7 +187,9 @@ class Pipeline:
         trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
         with self._store.snapshot() as snapshot:
-            self._suspects.review(self.stream, snapshot.versions())
+            versions = snapshot.versions()
+            self._suspects.review(self.stream, versions)
+            self._latencies.note(versions)
         self._speed = Speed(
             session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )
@@ -205,6 +209,8 @@ class Pipeline:
         self.batch = batch
 
         def on_progress() -> None:
+            with self._store.snapshot() as snapshot:
+                self._latencies.note(snapshot.versions())
             batch.swap()  # between two steps: while events flow, no other thread finds a moment without one
             on_applied()
 
@@ -375,6 +381,10 @@ class Pipeline:
             "merge": self._fused.merge_times,
             "maintain": self._speed.step_times,
         }
+
+    def latencies(self) -> dict[str, Timing]:
+        """How long events took from their arrival until each of its views had them."""
+        return self._latencies.times()
 
     def lag_bytes(self, base: Base) -> int | None:
         """How many bytes of the transport a version does not have; None while that is not known."""

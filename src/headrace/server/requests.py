@@ -74,6 +74,7 @@ from headrace.sql.logical import ask_logical
 from headrace.sql.pages import Pages
 from headrace.sql.query import run_sql
 from headrace.store.base import Store
+from headrace.store.time_limit import TimeLimit
 from headrace.transport.sent import FilePiece
 
 
@@ -89,6 +90,7 @@ class Requests:
     _versions: Versions
     _changing: threading.RLock
     _recent: RecentAnswers
+    _question_limit: TimeLimit
     _pages: Pages
     _children: Children
     _lake_questions: LakeQuestions
@@ -148,7 +150,8 @@ class Requests:
         self._refuse_stream(question.view)
         if question.as_of is not None:
             return self._lake_questions.ask(question, job)
-        return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
+        with self._question_limit.watch():
+            return answer(self._store, question, self.monitor.freshness, datetime.now(UTC))
 
     def recall(self, view: str, text: bytes) -> bytes | None:
         """The JSON of the answer to a question that was asked before, if the view has not changed; it never waits."""
@@ -159,7 +162,8 @@ class Requests:
         if question.view in self._logical:
             return orjson.dumps(self.ask(question).as_dict())
         self._refuse_stream(question.view)
-        return self._recent.ask(question, text, datetime.now(UTC))
+        with self._question_limit.watch():
+            return self._recent.ask(question, text, datetime.now(UTC))
 
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
         """The changes of a view as they come, until the server stops."""

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from headrace.aggregate.calls import limit_calls
 from headrace.alert.alerts import Alerts
 from headrace.asof.questions import LakeQuestions
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError
 from headrace.follow.feed import ViewFeeds
 from headrace.follow.table_rows import TableChanges
+from headrace.serve.evaluate import question_limit
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.following import Following
@@ -66,6 +68,8 @@ class Runtime(Requests):
         self._changing = self._definitions.changing
         self._versions = self._definitions.versions
         self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
+        limit_calls(workspace.settings.function_timeout_s)
+        self._question_limit = question_limit(workspace.settings.question_timeout_s)
         self._recent = RecentAnswers(self._store, self.monitor.freshness)
         self._pages = Pages()
         self._children = Children.of(workspace.settings)
@@ -115,9 +119,14 @@ class Runtime(Requests):
         self._sinks.reconcile(self._definitions.running.catalog)
         self._alerts.start(self._definitions.running.catalog)
 
+    def begin_stop(self) -> None:
+        """End long work, such as questions and an apply, while requests in flight are still answered."""
+        self.stopped.set()
+        self._question_limit.stop()
+
     def stop(self) -> None:
         """Stop everything; what was acknowledged is on disk."""
-        self.stopped.set()
+        self.begin_stop()
         self._stop_spark_work()  # an apply may be waiting for some of it
         held = self._changing.acquire(timeout=APPLY_ENDS_S)
         if not held:

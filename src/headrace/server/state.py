@@ -234,7 +234,7 @@ class ViewStatus(Shown):
     limit: int | None
     version: int | None
     applied_to: int | None
-    rows: int | None  # each key and pane once; of more than 50,000, one that both layers have counts twice
+    rows: int | None  # each key and pane once; of more than 50,000, one in both layers twice; of a table, its rows
     batch_rows: int | None
     speed_rows: int | None
     batch_events: int | None

@@ -122,3 +122,6 @@ class RunningStream(Protocol):
 
     def timings(self) -> dict[str, Timing]:
         """How long its lake commits and its steps of maintain took."""
+
+    def latencies(self) -> dict[str, Timing]:
+        """How long events took from their arrival until each of its views had them."""

@@ -8,22 +8,18 @@ from headrace.define.catalog import Catalog
 from headrace.define.model import Table
 from headrace.errors import RequestError, not_a_table
 from headrace.server.state import StreamStatus, TableStatus, TypedColumn, ViewStatus
-from headrace.store.base import Snapshot
 
 
 def describe_tables(
-    tables: Mapping[str, Table], streams: Sequence[StreamStatus], views: Sequence[ViewStatus], snapshot: Snapshot | None
+    tables: Mapping[str, Table], streams: Sequence[StreamStatus], views: Sequence[ViewStatus]
 ) -> list[TableStatus]:
     """All tables, from the statuses of their parts."""
     logs = {stream.name: stream for stream in streams}
     rows = {view.name: view for view in views}
-    return [_describe(table, logs, rows[name], snapshot) for name, table in sorted(tables.items()) if name in rows]
+    return [_describe(table, logs, rows[name]) for name, table in sorted(tables.items()) if name in rows]
 
 
-def _describe(
-    table: Table, logs: Mapping[str, StreamStatus], view: ViewStatus, snapshot: Snapshot | None
-) -> TableStatus:
-    version = snapshot.serving(table.name) if snapshot else None
+def _describe(table: Table, logs: Mapping[str, StreamStatus], view: ViewStatus) -> TableStatus:
     log = logs.get(table.name)
     return TableStatus(
         name=table.name,
@@ -31,9 +27,9 @@ def _describe(
         columns=tuple(TypedColumn(field.name, str(field.type)) for field in table.fields),
         latest_by=table.event_time,
         derived_from=table.relation.streams if table.relation else (),
-        rows=snapshot.count_present(version) if snapshot and version else None,
+        rows=view.rows,
         version=view.applied_to,
-        changes=(view.batch_events or 0) + (view.speed_events or 0) if version else None,
+        changes=None if view.rows is None else (view.batch_events or 0) + (view.speed_events or 0),
         dead_letters=log.dead_letters if log else None,
         newest_change=view.newest_event,
         freshness_ms=view.freshness_ms,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from headrace.define.catalog import Catalog
 from headrace.define.model import View
 from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
-from headrace.plan.cost import Costs, Size, lake_size, unread_size
+from headrace.plan.cost import Costs, Size, lake_size, load_now, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
 from headrace.server.describe import describe_audit, describe_versions, join_lanes
@@ -54,9 +54,17 @@ class Versions:
     def costs(self) -> Costs:
         """What edits would take now."""
         versions = self._all()
-        rates = [pipeline.batch.rate for pipeline in self._pipelines().values() if pipeline.batch]
-        measured = [rate for rate in rates if rate is not None]
-        return Costs(self._size, min(measured, default=None), lambda view, ms: choose_way(versions, view, ms))
+        batches = [pipeline.batch for pipeline in self._pipelines().values() if pipeline.batch]
+        rates = [batch.rate for batch in batches if batch.rate is not None]
+        beginnings_s = [batch.beginning_s for batch in batches if batch.beginning_s is not None]
+        builds = sum(version.state in ("registered", "building") and not version.stalled for version in versions)
+        return Costs(
+            self._size,
+            min(rates, default=None),
+            max(beginnings_s, default=None),
+            load_now(builds),
+            lambda view, ms: choose_way(versions, view, ms),
+        )
 
     def needs_build(self, view: View, patience_ms: Mapping[str, int]) -> bool:
         """Whether no version has the rows of a view as it is wanted."""

@@ -110,7 +110,7 @@ class StreamFeed:
         until = chunk.until if end == len(of_chunk) else of_chunk[end - 1]
         if self._sink.where is not None:
             events = self._filter_of(stream).select(events)
-        rows = EventRows(events, tuple(stream.types().items()))
+        rows = EventRows(events, tuple(stream.sent().items()))
         return self._batch(stream, rows, places.at(base.name, until), bases)
 
     def _chunk_after(
@@ -172,7 +172,7 @@ class StreamFeed:
     def _batch(self, stream: Stream, rows: EventRows | None, until: UnionCursor, bases: Sequence[Base]) -> SinkBatch:
         return SinkBatch(
             self._sink.name,
-            tuple(stream.types().items()),
+            tuple(stream.sent().items()),
             (),
             rows if rows is not None else (),
             until.to_text() if len(bases) > 1 else until.parts[0][1].to_text(),
@@ -236,7 +236,7 @@ class ViewFeed:
             view = find_serving(snapshot, self._sink.source).view
         if self._drops_rows(view) and (self._sent is None or self._sent.names != row_keys(view)):
             self._sent = SentKeys(row_keys(view), complete=first)
-        passes = self._condition(view)
+        passes, may_delete = self._condition(view), self._sink.mode == "update" and not batch.first
         changes: list[SinkChange] = []
         if batch.restarted and self._sent is not None:
             self._sent.clear()
@@ -244,7 +244,7 @@ class ViewFeed:
             is_there = change.op == "upsert" and passes(change)
             if is_there:
                 changes.append(SinkChange("upsert", change.row, change.version, change.commit))
-            elif self._sink.mode == "update" and (self._sent is None or self._sent.may_have(change.row)):
+            elif may_delete and (self._sent is None or self._sent.may_have(change.row)):
                 changes.append(SinkChange("delete", self._key(view, change), change.version, change.commit))
             if self._sent is not None:
                 self._sent.note(change.row, is_there)
@@ -252,10 +252,12 @@ class ViewFeed:
 
     def _remember(self, cursor: Cursor) -> None:
         """After a restart, with nothing left to send: the rows that there are were sent."""
-        if self._sent is None or self._sent.complete or self._sent.overflown:
+        if self._sent is not None and (self._sent.complete or self._sent.overflown):
             return
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, self._sink.source)
+            if not self._drops_rows(version.view):
+                return
             reading = Evaluation(snapshot, version, self._rows, self._sink.on_close, self._sink.corrections)
             if reading.now != cursor:
                 return  # it has moved on meanwhile

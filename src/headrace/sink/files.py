@@ -23,6 +23,7 @@ from headrace.define.model import Sink
 from headrace.disk import disk_full, from_system, is_disk_full, replace_file, sync
 from headrace.errors import HeadraceError
 from headrace.faults import fault_point
+from headrace.names import encode_name
 from headrace.sink.base import DestinationError, SinkBatch
 from headrace.sink.rows import EventRows, arrow_table, json_lines
 
@@ -49,7 +50,8 @@ class FilesWriter:
     def __init__(self, sink: Sink, folder: Path) -> None:
         self._sink = sink
         self._folder = folder
-        self._record_file = folder / RECORDS / f"{sink.name}.json"
+        self._name = encode_name(sink.name)
+        self._record_file = folder / RECORDS / f"{self._name}.json"
         self._json = value_of(sink.options, FILES, "format") == "json"
         self._by_date = value_of(sink.options, FILES, "partition.by") == "date"
         self._compression = sink.get("compression") or ("none" if self._json else "zstd")
@@ -63,7 +65,7 @@ class FilesWriter:
             self._record = self._read_record()
             if self._record is not None:
                 self._finish(self._record)
-            for left in self._folder.rglob(f"{self._sink.name}-*{TEMPORARY}"):
+            for left in self._folder.rglob(f"{self._name}-*{TEMPORARY}"):
                 if self._is_ours(left.name):
                     left.unlink(missing_ok=True)
             self._number = self._record.number if self._record else self._last_number()
@@ -96,7 +98,7 @@ class FilesWriter:
 
     def _parts(self, batch: SinkBatch, number: int) -> Iterator[tuple[str, pa.Table | list[bytes]]]:
         """The name and the rows of each file; a result without rows is an empty file in mode complete."""
-        name = f"{self._sink.name}-{number:012d}{self._suffix}"
+        name = f"{self._name}-{number:012d}{self._suffix}"
         rows: pa.Table | list[bytes]
         rows = json_lines(batch) if self._json else arrow_table(batch, with_op=self._sink.mode == "update")
         if not self._by_date:
@@ -164,11 +166,11 @@ class FilesWriter:
 
     def _last_number(self) -> int:
         """The highest number of files that an earlier sink of this name left: none is written over."""
-        matches = (self._is_ours(path.name) for path in self._folder.rglob(f"{self._sink.name}-*"))
+        matches = (self._is_ours(path.name) for path in self._folder.rglob(f"{self._name}-*"))
         return max((int(match[1]) for match in matches if match), default=0)
 
     def _is_ours(self, name: str) -> re.Match[str] | None:
-        return re.match(rf"{re.escape(self._sink.name)}-(\d{{12}})\.", name)
+        return re.match(rf"{re.escape(self._name)}-(\d{{12}})\.", name)
 
     def _explained(self) -> _Explained:
         return _Explained(self._sink.name, self._folder)

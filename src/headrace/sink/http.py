@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from urllib.parse import urlsplit
 
@@ -35,9 +36,9 @@ class HttpWriter:
 
     unfinished = False
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, allowed: str = "") -> None:
         self._sink = sink
-        self._poster = open_poster(sink, f"sink '{sink.name}'")
+        self._poster = open_poster(sink, f"sink '{sink.name}'", allowed)
 
     def resume(self) -> str | None:
         """A URL records nothing."""
@@ -61,8 +62,11 @@ class HttpWriter:
         self._poster.close()
 
 
-def open_poster(sink: Sink, owner: str) -> Poster:
-    """What posts to the URL of a sink, or of an alert; `owner` begins each error."""
+def open_poster(sink: Sink, owner: str, allowed: str = "") -> Poster:
+    """What posts to the URL of a sink, or of an alert; `owner` begins each error.
+
+    `allowed` are the hosts that the setting `http_allow` names; if it is empty, every address may be reached.
+    """
     timeout_s = parse_duration(value_of(sink.options, HTTP, "timeout")) / 1000
     headers = {
         name.removeprefix("header."): reveal(value) for name, value in sink.options if name.startswith("header.")
@@ -70,14 +74,30 @@ def open_poster(sink: Sink, owner: str) -> Poster:
     token = sink.get("token")
     if token is not None:
         headers["authorization"] = f"Bearer {reveal(token)}"
+    url = reveal(sink.get("url") or "")
+    _check_allowed(owner, url, allowed)
     return Poster(
         owner,
-        reveal(sink.get("url") or ""),
+        url,
         headers,
         timeout_s,
         ca_file=sink.get("tls.ca"),
         verify=value_of(sink.options, HTTP, "tls.verify") == "true",
     )
+
+
+def _check_allowed(owner: str, url: str, allowed: str) -> None:
+    hosts = [host.strip().lower() for host in allowed.split(",") if host.strip()]
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    names = (parts.hostname or "", f"{parts.hostname}:{port}")
+    if hosts and not any(fnmatchcase(name, host) for name in names for host in hosts):
+        raise RefusedError(
+            f"{owner}: the setting http_allow does not list the host of its URL",
+            found=names[1],
+            expected=", ".join(hosts),
+            fix="add the host to http_allow and restart the server, or change the URL",
+        )
 
 
 class Poster:
@@ -117,7 +137,8 @@ class Poster:
             busy.retry_after_s = _retry_after(reply_headers.get("retry-after"))
             raise busy
         if 300 <= status < 400:
-            raise RefusedError(message, fix=f"write the URL that it redirects to: {reply_headers.get('location', '?')}")
+            place = without_passwords(reply_headers.get("location", "?"))
+            raise RefusedError(message, fix=f"write the URL that it redirects to, at {place}")
         raise RefusedError(message, fix="change the sink or the server; it is tried again from time to time")
 
     def close(self) -> None:
@@ -170,9 +191,7 @@ class Poster:
 
     @property
     def _shown_url(self) -> str:
-        """Without user, password and query, which may hold a secret."""
-        port = f":{self._url.port}" if self._url.port else ""
-        return f"{self._url.scheme}://{self._url.hostname}{port}{self._url.path}"
+        return without_passwords(self._url._replace(query="", fragment="").geturl())
 
     def _unreachable(self, error: Exception) -> DestinationError:
         if isinstance(error, TimeoutError):

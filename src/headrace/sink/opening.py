@@ -21,7 +21,7 @@ def open_writer(sink: Sink, workspace: Workspace) -> Writer:
         case "http":
             from headrace.sink.http import HttpWriter  # only this connector needs it
 
-            return HttpWriter(sink)
+            return HttpWriter(sink, workspace.settings.http_allow)
         case "kafka":
             from headrace.sink.kafka import KafkaWriter  # loads librdkafka
 

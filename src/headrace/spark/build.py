@@ -47,8 +47,9 @@ def build_session(
     java_options: str = QUICK_JAVA,
     log: Path | None = None,
     app: str = "headrace",
+    more: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with the settings that Headrace relies on. `scratch` is for Spark's temporary files."""
+    """A session with the settings that Headrace relies on, and more of Spark. `scratch` is for its temporary files."""
     java_command()
     scratch.mkdir(parents=True, exist_ok=True)
     # Workers must run the same interpreter, and so the same packages, as the driver.
@@ -61,6 +62,7 @@ def build_session(
     options = f"{java_options} -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m -Djava.io.tmpdir={scratch}"
     options += f" -Dlog4j2.configurationFile=file:{properties}"
     settings = {"spark.app.name": app, "spark.master": master, **_settings(scratch, driver_memory, options, pools)}
+    settings |= more or {}
     _start_java(settings, _output_file(log or scratch / "spark.log"))
     _silence_pyspark()
     builder = SparkSession.builder
@@ -111,7 +113,7 @@ def _silence_pyspark() -> None:
 
 
 def discard() -> None:
-    """Forget the session whose Java process has ended, so that the next `build_session` starts a new one.
+    """Forget the session and end its Java process, so that the next `build_session` starts a new one.
 
     PySpark keeps gateway, context and session as class attributes and has no public way to reset them.
     """
@@ -129,6 +131,7 @@ def discard() -> None:
         if java.stdin is not None:
             with suppress(OSError):
                 java.stdin.close()
+        java.kill()  # it may live on after its context has stopped
         java.wait()
 
 
@@ -156,6 +159,8 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),  # of strings that workers match: they may be long
         "spark.python.worker.reuse": "true",
+        # Workers of RDDs and of mapInArrow then have one environment, and so one daemon, which `warm_up` starts
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.python.daemon.module": "headrace.spark.daemon",
         "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.ui.retainedJobs": "20",

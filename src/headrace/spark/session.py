@@ -58,6 +58,13 @@ def java_of(gateway: object) -> subprocess.Popen[bytes] | None:
     return getattr(gateway, "proc", None)
 
 
+def executors(session: SparkSession) -> int:
+    """The number of executors that a session has; the driver counts as one if tasks run in it."""
+    context = session.sparkContext._jsc.sc()
+    others = context.getExecutorMemoryStatus().size() - 1  # the driver is in it, too
+    return int(others) + bool(context.isLocal())
+
+
 def is_alive(session: SparkSession) -> bool:
     """Whether Java still runs and answers; distinguishes a failed job from a crash of Java."""
     java = java_process(session)

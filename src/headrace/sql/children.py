@@ -18,6 +18,7 @@ import structlog
 
 from headrace.errors import HeadraceError, OverloadError, SqlError, SqlLimitError, UnavailableError
 from headrace.sql.wire import JSON, BrokenFrameError, Wire
+from headrace.store.time_limit import TimeLimit, interruptible
 from headrace.workspace.settings import Settings
 
 START_S = 30.0  # for an interpreter and its libraries on a busy machine
@@ -97,6 +98,7 @@ class Children:
     def __init__(self, *, at_once: int, memory_mb: int, timeout_s: float) -> None:
         self.memory_mb = memory_mb
         self.timeout_s = timeout_s
+        self._limit = TimeLimit(timeout_s, _late)
         self._at_once = at_once
         self._free = threading.BoundedSemaphore(at_once)
         self._lock = threading.Lock()
@@ -124,6 +126,7 @@ class Children:
         """End the spare process and those that run queries."""
         with self._lock:
             self._closed = True
+            self._limit.stop()
             spare, self._spare = self._spare, None
             lent = list(self._lent)
             starter = self._starter
@@ -146,15 +149,12 @@ class Children:
         try:
             child = self._take()
             self._lent.add(child)
-            deadline = threading.Timer(self.timeout_s, child.stop_late)
-            deadline.daemon = True
-            deadline.start()
             try:
-                yield child
+                with self._limit.watch(), interruptible(child.stop_late):
+                    yield child
             except (OSError, BrokenFrameError) as error:
                 raise self._failure(child, child.exit_code()) from error
             finally:
-                deadline.cancel()
                 self._lent.discard(child)
                 if not self._keep(child):
                     child.end()
@@ -194,11 +194,7 @@ class Children:
         if self._closed:
             return UnavailableError("the server is stopping", fix="ask again when it runs")
         if child.late:
-            return SqlLimitError(
-                "the query was stopped at its deadline",
-                found=f"no result after {self.timeout_s:g} s",
-                fix="ask for less at a time, or raise the setting sql_timeout_s",
-            )
+            return _late(self.timeout_s)
         log.warning("a process for SQL broke off", code=code)
         if code >= 0:
             return SqlError("the query crashed its process", found=_name(code), fix="please report it")
@@ -211,6 +207,14 @@ class Children:
             found=found,
             fix="ask for less at a time, or raise the setting sql_memory_mb",
         )
+
+
+def _late(timeout_s: float) -> SqlLimitError:
+    return SqlLimitError(
+        "the query was stopped at its deadline",
+        found=f"no result after {timeout_s:g} s",
+        fix="ask for less at a time, or raise the setting sql_timeout_s",
+    )
 
 
 def _name(code: int) -> str:

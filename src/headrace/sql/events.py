@@ -54,7 +54,7 @@ REFUSED_PLANS = (
 _CONDITION = re.compile(r"^\[[\w.]+\] ")
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _PLACE = re.compile(r"\.?; line (\d+) pos (\d+);?$")
-_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`([^`]+)`")
+_TABLE = re.compile(r"\[TABLE_OR_VIEW_NOT_FOUND\].*?`((?:[^`]|``)+)`")
 _COLUMN = re.compile(r"\[UNRESOLVED_COLUMN\b.*?with name ((?:`[^`]+`\.?)+)")
 
 
@@ -74,9 +74,10 @@ class Events:
         query, row_limit = check_text(query, limit)
         most = row_limit or HIGHEST_LIMIT
         start = time.monotonic()
+        text = query.replace("``", "`")
         for name, stream in self._catalog.streams.items():
             # A false match only costs a listing of files; a missed stream would be an error.
-            if re.search(rf"(?<!\w){re.escape(name)}({DEAD_LETTERS})?(?!\w)", query, re.IGNORECASE):
+            if re.search(rf"(?<!\w){re.escape(name)}({DEAD_LETTERS})?(?!\w)", text, re.IGNORECASE):
                 self._add(stream)
         try:
             self._refuse_changes(query)
@@ -192,7 +193,7 @@ class Events:
         """A failure of Spark as one sentence; Spark's own text has many lines."""
         lines = str(error).strip().splitlines() or [type(error).__name__]
         if table := _TABLE.search(lines[0]):
-            return self._unknown_table(table[1])
+            return self._unknown_table(table[1].replace("``", "`"))
         if column := _COLUMN.search(lines[0]):
             return self._unknown_column(column[1].replace("`", "").rsplit(".", 1)[-1])
         text = _SQLSTATE.sub("", _CONDITION.sub("", lines[0]))
@@ -211,7 +212,7 @@ class Events:
         return SqlError(f"stream '{name}' does not exist", fix=f"{hint}; {more}")
 
     def _unknown_column(self, name: str) -> SqlError:
-        columns = {stream: self._spark.table(f"`{stream}`").columns for stream in self._commits}
+        columns = {stream: self._spark.table(in_backticks(stream)).columns for stream in self._commits}
         hint = did_you_mean(name, [column for own in columns.values() for column in own])
         there = [f"stream '{stream}' has: {', '.join(own)}" for stream, own in columns.items()]
         return SqlError(f"column '{name}' does not exist", fix="; ".join(filter(None, [hint, *there])) or None)

@@ -17,6 +17,7 @@ from headrace.define.model import LogicalView, View
 from headrace.define.queries import EXAMPLE, LONGEST_BYTES
 from headrace.errors import HeadraceError, SqlError
 from headrace.format import Shown, iso, iso_us
+from headrace.names import shell
 from headrace.serve.answer import state_error
 from headrace.serve.as_of import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
@@ -265,7 +266,7 @@ def _find(
         if view not in by_name and resolve(view, logical) is not None:
             raise SqlError(
                 f"view '{view}' is logical, and AS OF in a query is of a materialized view or a table",
-                fix=f"`headrace ask {view}` takes --version-as-of and --timestamp-as-of",
+                fix=f"`headrace ask {shell(view)}` takes --version-as-of and --timestamp-as-of",
             )
         (serving,) = find_versions(snapshot, by_name, [view], [], logical)
     with find_as_of(serving, as_of, streams=streams) as (as_of_store, reason):

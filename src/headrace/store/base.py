@@ -103,10 +103,10 @@ class Snapshot(Protocol):
         """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
 
     def count_cells(self, version: Version) -> int:
-        """How many (key, pane) a version has; where there are many, one that is in several tables counts in each."""
+        """How many (key, pane) a version has; where there are many, one that is in several tables counts in each.
 
-    def count_present(self, version: Version) -> int:
-        """How many rows a version of a table has that are not deleted."""
+        Of a table: how many rows it has, without those that are deleted.
+        """
 
     def speed_events(self, version: Version) -> int:
         """How many events are in the rows of its speed tables."""
@@ -140,6 +140,9 @@ class Snapshot(Protocol):
 
     def touched(self, version: Version, after: int, upto: int) -> pa.Table:
         """The cells that were touched at the ticks (after, upto], each once: KEY_ID and PANE."""
+
+    def touched_again(self, version: Version, after: int, upto: int) -> pa.Table:
+        """Of the keys that were touched at the ticks (after, upto], the cells that were touched after `upto`."""
 
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
         """What `rows` gives for all keys, of some spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""

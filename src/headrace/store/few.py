@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from headrace.aggregate import SUM, Merge, Value
-from headrace.define.calendar import bucket_of
 from headrace.define.model import View
 from headrace.store.columns import COUNTED, shown_partials
 from headrace.store.selection import Selection
@@ -21,8 +20,8 @@ def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
     merges = [*(SUM for _ in COUNTED), *(part.merge for _, part in shown_partials(view))]
     groups: dict[Row, list[Row]] = {}
     for row in rows:
-        if selection.edges:
-            bucket = bucket_of(selection.edges, row[0])
+        if selection.calendar:
+            bucket = selection.bucket_of(row[0])
         else:
             bucket = origin if size is None else row[0] - (row[0] - origin) % size
         groups.setdefault((bucket, *map(rank, row[1:width])), []).append(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,14 +24,31 @@ class Selection:
     newest_first: bool = False  # the order of the buckets; keys are in ascending order
     calendar: Calendar | None = None  # buckets are its windows, whatever bucket_ms is
     step_ms: int = 0  # of a calendar: buckets are steps of its windows, counted from their start
-    edges: tuple[int, ...] = ()  # of a calendar: where the buckets of what is stored begin, and where the last ends
+    windows: tuple[tuple[int, int], ...] = ()  # of a calendar: start and end of those that hold panes, ascending
 
-    def within(self, first_ms: int, last_ms: int) -> Selection:
-        """The same with the edges of its calendar, for panes from a first to a last start."""
+    def with_panes_in(self, days_ms: Sequence[int]) -> Selection:
+        """The same with the windows of its calendar that share time with these days; others hold no pane."""
+        assert self.calendar is not None, "only windows of a calendar differ in length"
+        return replace(self, windows=tuple(self.calendar.windows(days_ms)))
+
+    def bucket_of(self, pane_ms: int) -> int:
+        """The start of the bucket of a calendar that holds a pane."""
+        start, _ = self._window_at(pane_ms)
+        return start + (pane_ms - start) // self.step_ms * self.step_ms if self.step_ms else start
+
+    def end_of(self, bucket_ms: int) -> int:
+        """The end of the bucket that begins here."""
         if self.calendar is None:
-            return self
-        return replace(self, edges=tuple(self.calendar.edges(first_ms, last_ms + 1, self.step_ms)))
+            assert self.bucket_ms is not None, "all time in one bucket has no end"
+            return bucket_ms + self.bucket_ms
+        _, end = self._window_at(bucket_ms)
+        return min(bucket_ms + self.step_ms, end) if self.step_ms else end
 
-    def next_edge(self, bucket_ms: int) -> int:
-        """Where the bucket that begins here ends."""
-        return next((edge for edge in self.edges if edge > bucket_ms), self.edges[-1])
+    def _window_at(self, ms: int) -> tuple[int, int]:
+        """The window that holds a time; where nothing is stored, one is computed."""
+        at = bisect_right(self.windows, ms, key=lambda window: window[0]) - 1
+        if at >= 0 and ms < self.windows[at][1]:
+            return self.windows[at]
+        assert self.calendar is not None, "only windows of a calendar differ in length"
+        start = self.calendar.start_of(ms)
+        return start, self.calendar.end_of(start)

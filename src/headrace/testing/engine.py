@@ -5,17 +5,17 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from headrace.client.whole import join
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint, has_code
 from headrace.define.model import Stream, View
@@ -23,24 +23,25 @@ from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.dead import decoded
 from headrace.lake.range import newest_of
-from headrace.lake.schema import ARRIVED, POSITION, VALUE
+from headrace.lake.schema import ARRIVED, COMMIT, POSITION, VALUE
 from headrace.lake.since import parser_of
 from headrace.lake.unique import Judge
-from headrace.maintain.lift import Lifting, close_connection, lift_view, parts_of
+from headrace.maintain.lift import Lifting, close_connection, lift_view
+from headrace.maintain.lift import parts_of as lifted_parts
 from headrace.maintain.own_laws import refuse_code
+from headrace.maintain.table_at import TableAt, table_at
 from headrace.parse.schema import UTC_US
 from headrace.serve.answer import Answer
-from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.server.logical import parts_of
 from headrace.store.base import Step, Store
 from headrace.store.opening import open_temporary
 from headrace.store.version import Version
+from headrace.testing.answers import Reader, Request
 from headrace.testing.events import Commit, as_given
 from headrace.timing import later
 from headrace.transport.position import Position
 
-Commits = Mapping[str, Sequence[Commit]]  # of each stream
+Commits = Sequence[tuple[str, Commit]]  # in order, each with the name of its stream
 
 
 class NeedsSparkError(HeadraceError):
@@ -54,14 +55,6 @@ class Letter:
     stream: str
     event: str
     reason: str
-
-
-@dataclass(frozen=True)
-class Request:
-    """A question, and whether all pages of its answer are read."""
-
-    question: Question
-    whole: bool
 
 
 @dataclass(frozen=True)
@@ -90,13 +83,20 @@ class Engine(Protocol):
         """Remove what it made."""
 
 
-def ask(store: Store, request: Request) -> Answer:
-    """The answer from a store."""
-    question, now = request.question, datetime.now(UTC)
-    pages = [answer(store, question, up_to_date, now)]
-    while request.whole and (cursor := pages[-1].next_cursor):
-        pages.append(answer(store, replace(question, cursor=cursor), up_to_date, now))
-    return join(pages)
+def views_behind(catalog: Catalog, request: Request | None) -> list[View]:
+    """The materialized views that a question reads, each after what it is made of."""
+    names: list[str] = []
+    if request is not None:
+        logical = catalog.logical.get(request.question.view)
+        names = list(parts_of(logical, catalog.logical)) if logical else [request.question.view]
+    views = [catalog.views[name] for name in names]
+    tables = [catalog.views[view.over.table] for view in views if view.over]
+    return list({view.name: view for view in (*tables, *views)}.values())
+
+
+def logs_behind(views: Iterable[View]) -> set[str]:
+    """The streams with the changes of tables that the rows of these views are joined to."""
+    return {log for view in views if view.relation for log in view.relation.logs}
 
 
 def check_code(catalog: Catalog, view: View, commits: Commits) -> None:
@@ -106,11 +106,9 @@ def check_code(catalog: Catalog, view: View, commits: Commits) -> None:
     """
     if not has_code(view):
         return
-    for name, stream_commits in commits.items():
-        if name not in view.streams:
-            continue
+    for name in view.streams:
         stream = catalog.streams[name]
-        tables = [_parse(stream, commit, 0)[0] for commit in stream_commits]
+        tables = [_parse(stream, commit, 0)[0] for of, commit in commits if of == name]
         reason = refuse_code(stream, view, pa.concat_tables(tables)) if tables else None
         if reason is not None:
             raise DefinitionError(f"view '{view.name}': {reason}", where=catalog.locations.get(view.name))
@@ -122,49 +120,78 @@ class QuickEngine:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
         self._store = open_temporary(self._folder)
+        self._reader = Reader(self._store)
+        self._tests = 0
 
     def close(self) -> None:
         close_connection()
+        self._reader.close()
         self._store.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, catalog: Catalog, commits: Commits, request: Request | None) -> Outcome:
-        view = catalog.views[request.question.view] if request else None
-        if view is not None:
-            for name in view.streams:
-                _check_face(refuse_duckdb(catalog.streams[name], view), view)
+        self._tests += 1
+        views = views_behind(catalog, request)
+        for view in views:
+            _check_faces(catalog, view)
             check_code(catalog, view, commits)
         letters: list[Letter] = []
         try:
-            version = self._register(catalog, view) if view else None
-            for name, stream_commits in commits.items():
-                letters += self._advance(catalog.streams[name], stream_commits, version)
-            return Outcome(tuple(letters), (LayerAnswer(ask(self._store, request)),) if request else ())
+            versions = [self._store.register(v, fingerprint(v), catalog.patience_ms(v)) for v in views]
+            run = QuickRun(self._store, self._folder / str(self._tests), catalog, versions)
+            for name, commit in commits:
+                letters += run.advance(name, commit)
+            return Outcome(tuple(letters), (LayerAnswer(self._reader.ask(catalog, request)),) if request else ())
         finally:
-            if view is not None:
+            for view in reversed(views):
                 self._store.drop(view.name)
 
-    def _register(self, catalog: Catalog, view: View) -> Version:
-        return self._store.register(view, fingerprint(view), catalog.patience_ms(view))
 
-    def _advance(self, stream: Stream, commits: Sequence[Commit], version: Version | None) -> Iterator[Letter]:
-        position, newest_us, judge = 0, None, Judge.of_first(stream)
-        for number, commit in enumerate(commits):
-            good, letters = _parse(stream, commit, position, judge)
-            yield from letters
-            position += len(commit.lines)
-            before_us, newest_us = newest_us, later(newest_us, newest_of(stream, good))
-            if version is not None and version.reads(stream.name):
-                partials = self._lift(stream, version, good, before_us)
-                step = Step(stream.name, number, number + 1, Position.at(position), newest_us, time.time_ns() // 1000)
-                self._store.apply(step, {version.id: partials})
+@dataclass
+class _Log:
+    """How far a stream is, and, if tables are made of it, the files of its commits."""
 
-    def _lift(self, stream: Stream, version: Version, events: pa.Table, newest_us: int | None) -> list[pa.Table]:
-        patience_ms = version.base(stream.name).patience_ms
-        lifted = lift_view(stream, version.view, version.number, patience_ms, newest_us)
-        lifting = Lifting((lifted,), str(self._folder))
+    stream: Stream
+    judge: Judge | None
+    position: int = 0
+    newest_us: int | None = None
+    commits: int = 0
+    files: list[str] = field(default_factory=list)
+
+
+class QuickRun:
+    """The streams and versions of one test."""
+
+    def __init__(self, store: Store, folder: Path, catalog: Catalog, versions: Sequence[Version]) -> None:
+        self._store = store
+        self._folder = folder
+        self._folder.mkdir()
+        self._logs = {name: _Log(each, Judge.of_first(each)) for name, each in catalog.base_streams.items()}
+        self._versions = [version for version in versions if version.moves]
+        self._tables = logs_behind(version.view for version in versions)
+
+    def advance(self, name: str, commit: Commit) -> list[Letter]:
+        """Apply a commit of a stream; returns its dead letters."""
+        log = self._logs[name]
+        good, letters = _parse(log.stream, commit, log.position, log.judge)
+        log.position = int(commit.positions(log.position)[-1])
+        before_us, log.newest_us = log.newest_us, later(log.newest_us, newest_of(log.stream, good))
+        readers = [version for version in self._versions if version.reads(name)]
+        partials = {version.id: self._lift(log, version, good, before_us) for version in readers}
+        if partials:
+            end, now_us = Position.at(log.position), time.time_ns() // 1000
+            self._store.apply(Step(name, log.commits, log.commits + 1, end, log.newest_us, now_us), partials)
+        if name in self._tables:
+            self._write(log, good)
+        log.commits += 1
+        return letters
+
+    def _lift(self, log: _Log, version: Version, events: pa.Table, newest_us: int | None) -> list[pa.Table]:
+        patience_ms = version.base(log.stream.name).patience_ms
+        lifted = lift_view(log.stream, version.view, version.number, patience_ms, newest_us)
+        lifting = Lifting((replace(lifted, tables=tuple(self._joined(log, version.view))),), str(self._folder))
         tables = []
-        for part in parts_of([lifting.run(events.select(lifting.reads))]):
+        for part in lifted_parts([lifting.run(events.select(lifting.reads))]):
             if part.error is not None and has_code(version.view):
                 raise DefinitionError(f"view '{version.view.name}': {part.error}")
             _check_face(part.error, version.view)
@@ -172,6 +199,26 @@ class QuickEngine:
             assert table is not None, "it was just written"
             tables.append(table)
         return tables
+
+    def _joined(self, log: _Log, view: View) -> Iterator[TableAt]:
+        """The tables that events are joined to, with all commits so far."""
+        branches = view.relation.branches_of(log.stream.name) if view.relation else ()
+        for join in (join for branch in branches for join in branch.joins):
+            of = self._logs[join.log.stream]
+            yield table_at(join, of.commits, of.stream, str(self._folder), of.files)
+
+    def _write(self, log: _Log, events: pa.Table) -> None:
+        """Keep the changes of a table as the lake has them: that is where joins read them."""
+        path = self._folder / f"{uuid.uuid4().hex}.parquet"
+        commit = pa.repeat(pa.scalar(log.commits, pa.int64()), len(events))
+        pq.write_table(events.append_column(COMMIT, commit), path)
+        log.files.append(str(path))
+
+
+def _check_faces(catalog: Catalog, view: View) -> None:
+    """Raise NeedsSparkError if only Spark computes a view; one over a table is computed where its rows are."""
+    for name in view.streams if view.over is None else ():
+        _check_face(refuse_duckdb(catalog.streams[name], view), view)
 
 
 def _check_face(reason: str | None, view: View) -> None:
@@ -184,8 +231,7 @@ def _parse(stream: Stream, commit: Commit, position: int, judge: Judge | None = 
     stream = as_given(stream)
     frames = commit.frames(stream)
     parsed = parser_of(stream).parse(frames, commit.arrived_us)
-    positions = pa.array(np.arange(position, position + len(frames), dtype=np.int64))
-    rows = parsed.columns.append_column(POSITION, positions)
+    rows = parsed.columns.append_column(POSITION, pa.array(commit.positions(position)[:-1]))
     rows = rows.append_column(ARRIVED, pa.array(commit.arrived_us).cast(UTC_US))
     reasons = parsed.reasons if judge is None else _judge(judge, rows, parsed.reasons)
     if reasons is None:

@@ -1,18 +1,20 @@
-"""The given events of a stream: their lines, when each arrives, and the commits that they come in."""
+"""The given events of streams: their lines, when each arrives, and the commits that they come in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.define.catalog import Catalog
 from headrace.define.model import CSV, JSON, TEXT, Stream
+from headrace.define.tables import DELETED
 from headrace.errors import HeadraceError, did_you_mean
 from headrace.format import EPOCH
 from headrace.ingest.files import SourceFile, StreamShape
@@ -22,11 +24,13 @@ from headrace.lake.since import parser_of
 from headrace.parse.frames import Frames, frame
 from headrace.serve.times import parse_instant
 from headrace.testing.document import Fields, Items, Node, Text, json_object
+from headrace.transport.journal.record import HEADER
 
 ARRIVED, LINE, COMMIT = "_arrived", "_line", "commit"
 # The arrival of an event that has no event time and says nothing else: some fixed time.
 USUAL_ARRIVAL_US = int((datetime(2026, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()) * 1_000_000
 FAR_US = 1 << 61  # later than any event time
+FIRST_US = -FAR_US
 MOST_BYTES = 64 << 20
 
 
@@ -57,6 +61,15 @@ class Commit:
     def frames(self, stream: Stream) -> Frames:
         """The lines as the parser takes them."""
         return _frames(stream, self.lines)
+
+    def positions(self, start: int) -> npt.NDArray[np.int64]:
+        """The position of each event in a journal where it is a request of its own, then the end of the journal.
+
+        Samples choose events by their positions.
+        """
+        sizes = [HEADER.size + len(line) + 1 for line in self.lines]
+        ends = start + np.cumsum([0, *sizes], dtype=np.int64)
+        return np.append(ends[:-1] + HEADER.size, ends[-1])
 
 
 def read_given(stream: Stream, node: Node, folder: Path) -> GivenEvents:
@@ -152,49 +165,99 @@ def event_names(stream: Stream) -> set[str]:
     return {str(field.steps[0]) for field in stream.fields if field.is_sent}
 
 
-def arrange(stream_events: GivenEvents) -> list[Commit]:
-    """The commits, in order.
+def in_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
+    """These streams in the order in which events that come together are committed: logs of tables first.
 
-    As the file says; else a commit for each arrival that is given, in the order of arrival; else one.
-    An event that gives no arrival is on time: it arrives at its event time.
+    So does a server that starts: events are joined to the rows that were sent before it.
     """
-    stream, split = stream_events.stream, len(stream_events.commits) > 1
-    events = [event for commit in stream_events.commits for event in commit]
-    if not events:
-        return []
-    times = _event_times(stream, [event.line for event in events])
-    arrived: list[tuple[GivenEvent, int]] = []
-    last_us = USUAL_ARRIVAL_US
-    for event, time_us in zip(events, times, strict=True):
+    relations = [view.relation for view in catalog.views.values()]
+    joins = [
+        (branch.stream, join.log.stream)
+        for relation in relations
+        for branch in (relation.branches if relation else ())
+        for join in branch.joins
+    ]
+    streams, ordered = list(names), dict[str, None]()
+
+    def add(name: str, readers: frozenset[str] = frozenset()) -> None:
+        for stream, log in joins:
+            if stream == name and log not in readers | {name}:
+                add(log, readers | {name})
+        ordered.setdefault(name)
+
+    for name in sorted(streams, key=lambda name: name not in catalog.tables):
+        add(name)
+    return [name for name in ordered if name in streams]
+
+
+def arrange(streams: Sequence[GivenEvents]) -> list[tuple[str, Commit]]:
+    """The commits of all streams with their names, in order; of those that come together, in that of `streams`.
+
+    If the file says where commits end, the first ones of all streams come together, then the second ones, and so on.
+    Else there is one for each arrival that is given, in the order of arrival; else one. An event that gives no arrival
+    is on time: it arrives at its event time, and a row of a table before all events.
+    """
+    if not any(len(each.commits) > 1 for each in streams):
+        return _by_arrival([arrival for each in streams for arrival in _arrivals(each)])
+    rounds = zip_longest(*(_as_written(each) for each in streams))
+    return [commit for together in rounds for commit in together if commit is not None]
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """An event of a stream, when it arrives, and what it comes after."""
+
+    stream: str
+    event: GivenEvent
+    arrived_us: int
+    order_us: int
+
+
+def _arrivals(source: GivenEvents) -> list[_Arrival]:
+    stream, arrivals, last_us = source.stream, list[_Arrival](), USUAL_ARRIVAL_US
+    events = [event for commit in source.commits for event in commit]
+    is_table = DELETED in stream.types()
+    for event, time_us in zip(events, _event_times(stream, [event.line for event in events]), strict=True):
         given_us = event.arrived_us
         last_us = given_us if given_us is not None else time_us if time_us is not None else last_us
-        arrived.append((event, last_us))
-    if split:
-        sizes = iter(arrived)
-        return [_commit([next(sizes) for _ in commit]) for commit in stream_events.commits]
-    if all(event.arrived_us is None for event in events):
-        return [_commit(arrived)]
-    return [_commit(group) for group in _by_arrival(arrived)]
+        order_us = FIRST_US if is_table and given_us is None else last_us
+        arrivals.append(_Arrival(stream.name, event, last_us, order_us))
+    return arrivals
 
 
-def _by_arrival(arrived: Sequence[tuple[GivenEvent, int]]) -> Iterator[list[tuple[GivenEvent, int]]]:
-    """A group for each arrival that an event gives; those on time in between are together."""
-    ordered = sorted(arrived, key=lambda pair: pair[1])
-    numbers = [0]
-    for (before, before_us), (after, after_us) in pairwise(ordered):
-        apart = before_us != after_us and not (before.arrived_us is None and after.arrived_us is None)
-        numbers.append(numbers[-1] + apart)
-    for _, group in groupby(zip(numbers, ordered, strict=True), key=lambda pair: pair[0]):
-        yield [pair for _, pair in group]
+def _as_written(source: GivenEvents) -> list[tuple[str, Commit]]:
+    """The commits of one stream."""
+    arrivals = _arrivals(source)
+    if len(source.commits) < 2:
+        return _by_arrival(arrivals)
+    rest = iter(arrivals)
+    return [(source.stream.name, _commit([next(rest) for _ in commit])) for commit in source.commits]
 
 
-def _commit(arrived: Sequence[tuple[GivenEvent, int]]) -> Commit:
-    return Commit(tuple(event.line for event, _ in arrived), np.array([us for _, us in arrived], dtype=np.int64))
+def _by_arrival(arrivals: Sequence[_Arrival]) -> list[tuple[str, Commit]]:
+    """A group of commits for each arrival that an event gives; those on time in between are together."""
+    gives = any(each.event.arrived_us is not None for each in arrivals)
+    ordered = sorted(arrivals, key=lambda each: each.order_us) if gives else arrivals
+    numbers = [0] * bool(ordered)
+    for before, after in pairwise(ordered):
+        on_time = before.event.arrived_us is None and after.event.arrived_us is None
+        numbers.append(numbers[-1] + (before.order_us != after.order_us and not on_time))
+    streams = list(dict.fromkeys(each.stream for each in arrivals))
+    groups: dict[tuple[int, str], list[_Arrival]] = {}
+    for number, each in zip(numbers, ordered, strict=True):
+        groups.setdefault((number, each.stream), []).append(each)
+    places = sorted(groups, key=lambda group: (group[0], streams.index(group[1])))
+    return [(stream, _commit(groups[number, stream])) for number, stream in places]
+
+
+def _commit(arrivals: Sequence[_Arrival]) -> Commit:
+    arrived_us = np.array([each.arrived_us for each in arrivals], dtype=np.int64)
+    return Commit(tuple(each.event.line for each in arrivals), arrived_us)
 
 
 def _event_times(stream: Stream, lines: Sequence[bytes]) -> list[int | None]:
     """The event time of each good event, in microseconds."""
-    if stream.event_time is None:
+    if stream.event_time is None or not lines:
         return [None] * len(lines)
     format_of_tests = as_given(stream)
     parsed = parser_of(format_of_tests).parse(_frames(format_of_tests, lines), FAR_US)

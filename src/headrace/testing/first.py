@@ -20,9 +20,10 @@ from headrace.lake.since import parser_of
 from headrace.parse.frames import frame
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
+from headrace.testing.answers import Request
 from headrace.testing.compare import compare_outcome
 from headrace.testing.document import Items, parse_document
-from headrace.testing.engine import Engine, QuickEngine, Request
+from headrace.testing.engine import Engine, QuickEngine
 from headrace.testing.events import FAR_US, GivenEvent, GivenEvents, arrange, read_given
 from headrace.testing.read import read_text
 
@@ -57,7 +58,7 @@ def _good_lines(stream: Stream, lines: bytes) -> list[bytes]:
 def _write(engine: Engine, catalog: Catalog, stream: Stream, view: str, lines: Sequence[bytes]) -> str | None:
     request = Request(Question.of(view), whole=True)
     sample = GivenEvents(stream, (tuple(map(GivenEvent, lines)),))
-    answer = engine.run(catalog, {stream.name: arrange(sample)}, request).answers[0].answer
+    answer = engine.run(catalog, arrange([sample]), request).answers[0].answer
     events = "".join(f"      - {_event(stream, line.decode())}\n" for line in lines)
     rows = "".join(f"      - {row}\n" for row in write_rows(answer))
     text = (
@@ -69,7 +70,7 @@ def _write(engine: Engine, catalog: Catalog, stream: Stream, view: str, lines: S
     if errors:
         return None
     read = read_given(stream, tests[0].events[stream.name][1], Path())
-    outcome = engine.run(catalog, {stream.name: arrange(read)}, request)
+    outcome = engine.run(catalog, arrange([read]), request)
     keys = [key.name for key in catalog.views[view].keys]
     return None if compare_outcome(tests[0].expected, outcome, keys, ordered=False) else text
 

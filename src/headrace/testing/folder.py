@@ -16,6 +16,7 @@ from headrace.testing.run import Result, Runner
 from headrace.workspace.settings import Workspace
 
 FOLDER = "tests"
+MOST_NAMES = 3  # of tests in a message
 _HOW = "docs/testing.md shows how to write one"
 
 
@@ -96,6 +97,15 @@ def _shown(path: Path) -> str:
     """The path as messages name it."""
     relative = os.path.relpath(path)
     return str(path.resolve()) if relative.startswith("..") else relative
+
+
+def nothing_ran(results: Sequence[Result]) -> str | None:
+    """Why a run of tests shows nothing: all of them were skipped; None if one ran."""
+    if not results or any(result.state != "skipped" for result in results):
+        return None
+    names = ", ".join(repr(result.test.name) for result in results[:MOST_NAMES])
+    more = f" and {len(results) - MOST_NAMES} more" if len(results) > MOST_NAMES else ""
+    return f"no test ran: {names}{more} skipped, because only Spark computes them; `headrace test --spark` runs them"
 
 
 def describe(result: Result) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +21,13 @@ from headrace.lake.letters import MOST_LIMIT
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
+from headrace.maintain.joins import TableLogs
 from headrace.maintain.speed import Speed
 from headrace.store.base import Store
 from headrace.store.opening import open_temporary
 from headrace.store.version import Version
-from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, Request, ask, check_code
+from headrace.testing.answers import Reader, Request
+from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, check_code, logs_behind, views_behind
 from headrace.testing.events import Commit
 from headrace.transport.journal.journal import Journal
 
@@ -49,44 +51,51 @@ class SparkEngine:
     def run(self, catalog: Catalog, commits: Commits, request: Request | None) -> Outcome:
         self._tests += 1
         folder = self._folder / str(self._tests)
-        view = catalog.views[request.question.view] if request else None
-        names = dict.fromkeys([*commits, *(view.streams if view else ())])
+        views = views_behind(catalog, request)
+        sources = list(dict.fromkeys(name for name, _ in commits))
+        names = dict.fromkeys([*sources, *(name for view in views for name in view.streams), *logs_behind(views)])
         with ExitStack() as stack:
             store = open_temporary(folder)
             stack.callback(store.close)
-            pipelines = {n: _Pipeline(self._spark, folder / n, catalog.streams[n], store) for n in names}
-            for pipeline in pipelines.values():
-                stack.callback(pipeline.close)
-            if view is not None:
+            pipelines: dict[str, _Pipeline] = {}
+            for name in names:
+                pipelines[name] = _Pipeline(self._spark, folder / name, catalog.streams[name], store, pipelines)
+                stack.callback(pipelines[name].close)
+            for view in views:
                 check_code(catalog, view, commits)
                 store.register(view, fingerprint(view), catalog.patience_ms(view))
-            for name, stream_commits in commits.items():
-                pipelines[name].append(stream_commits)
-            letters = tuple(letter for name in commits for letter in pipelines[name].letters())
+            for name, commit in commits:
+                pipelines[name].append(commit)
+            letters = tuple(letter for name in sources for letter in pipelines[name].letters())
             if request is None:
                 return Outcome(letters)
-            return Outcome(letters, tuple(_answers(store, pipelines, request)))
+            reader = Reader(store)
+            stack.callback(reader.close)
+            return Outcome(letters, tuple(_answers(store, reader, catalog, pipelines, request)))
 
 
-def _answers(store: Store, pipelines: Mapping[str, _Pipeline], request: Request) -> Iterator[LayerAnswer]:
+def _answers(
+    store: Store, reader: Reader, catalog: Catalog, pipelines: Mapping[str, _Pipeline], request: Request
+) -> Iterator[LayerAnswer]:
     """What the speed layer says, and what the batch layer says after a beat, which compares the two."""
-    view = request.question.view
     for pipeline in pipelines.values():
         pipeline.maintain()
-    yield LayerAnswer(ask(store, request), "speed layer")
+    yield LayerAnswer(reader.ask(catalog, request), "speed layer")
+    views = [view.name for view in views_behind(catalog, request)]
     for pipeline in pipelines.values():
-        pipeline.beat(view)
+        pipeline.beat(views)
     with store.snapshot() as snapshot:
-        version = snapshot.serving(view)
-    assert version is not None, "it was registered without history, so it serves"
-    _check_beat(version)
-    yield LayerAnswer(ask(store, request), "batch layer")
+        versions = [version for name in views if (version := snapshot.serving(name))]
+    assert len(versions) == len(views), "they were registered without history, so they serve"
+    for version in versions:
+        _check_beat(version)
+    yield LayerAnswer(reader.ask(catalog, request), "batch layer")
 
 
 def _check_beat(version: Version) -> None:
     if version.alarm is not None:
         raise HeadraceError(f"view '{version.view.name}': {version.alarm}", fix="please report it")
-    behind = [base.stream for base in version.bases if base.horizon != base.applied_to]
+    behind = [base.stream for base in version.bases if base.horizon != base.applied_to and version.moves]
     if behind and version.stalled is None:
         raise HeadraceError(f"view '{version.view.name}': the batch layer did not read stream '{behind[0]}'")
 
@@ -94,7 +103,10 @@ def _check_beat(version: Version) -> None:
 class _Pipeline:
     """Journal, append, lake and both layers of one stream, whose clock and commits the test decides."""
 
-    def __init__(self, spark: SparkSession, folder: Path, stream: Stream, store: Store) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, stream: Stream, store: Store, all_of_them: Mapping[str, _Pipeline]
+    ) -> None:
+        """`all_of_them` are the pipelines of the test by stream: some have the changes of tables."""
         folder.mkdir(parents=True)
         self._spark = spark
         self._stream = stream
@@ -103,20 +115,37 @@ class _Pipeline:
         self._journal = Journal(folder / "journal", fence=1, clock_us=lambda: self._now_us)
         self._ingest = Ingest(stream, self._journal)
         self._fused = Fused(stream.name, self._table, store, folder)
-        reader = self._journal.reader
-        self._append = Append(lambda: spark, stream, reader, self._table, folder, companion=self._fused)
-        self._speed = Speed(lambda: spark, stream, self._table, store, folder, fused=self._fused)
-        self._batch = Batch(lambda: spark, stream, self._table, store, folder / "builds")
+        reader, logs = self._journal.reader, TableLogs(lambda name: _lake_of(all_of_them.get(name)))
+        self._append = Append(
+            lambda: spark,
+            stream,
+            reader,
+            self._table,
+            folder,
+            companion=self._fused,
+            pins=lambda: {name: each.commits for name, each in all_of_them.items()},
+        )
+        self._speed = Speed(lambda: spark, stream, self._table, store, folder, fused=self._fused, logs=logs)
+        self._batch = Batch(lambda: spark, stream, self._table, store, folder / "builds", logs=logs)
 
-    def append(self, commits: Sequence[Commit]) -> None:
-        """Send the events of each commit, each at its arrival, and append them."""
+    @property
+    def commits(self) -> int:
+        """How many commits its log has."""
+        return self._table.state.next_commit
+
+    def append(self, commit: Commit) -> None:
+        """Send the events of a commit, each at its arrival, and append them."""
         layout = Layout(Format.TEXT if self._stream.format == TEXT else Format.NDJSON)
-        for commit in commits:
-            for line, arrived_us in zip(commit.lines, commit.arrived_us.tolist(), strict=True):
-                self._now_us = arrived_us
-                self._ingest.take(line, layout=layout, key=None, keep_bad=True).result()
-            start, end = self._table.state.position, self._journal.end
-            self._append.append(self._spark, self._journal.reader.ranges(start, end, target_bytes=1 << 40))
+        for line, arrived_us in zip(commit.lines, commit.arrived_us.tolist(), strict=True):
+            self._now_us = arrived_us
+            self._ingest.take(line, layout=layout, key=None, keep_bad=True).result()
+        start, end = self._table.state.position, self._journal.end
+        self._append.append(self._spark, self._journal.reader.ranges(start, end, target_bytes=1 << 40))
+
+    @property
+    def lake(self) -> tuple[Stream, LakeTable]:
+        """Its stream, and the log of its events."""
+        return self._stream, self._table
 
     def letters(self) -> list[Letter]:
         """The dead letters, in the order of arrival."""
@@ -130,9 +159,10 @@ class _Pipeline:
             if not (self._fused.run_once() or self._speed.run_once()):
                 return
 
-    def beat(self, view: str) -> None:
+    def beat(self, views: Iterable[str]) -> None:
         """Let the batch layer take over what the speed layer has."""
-        self._batch.refresh(view)
+        for view in views:
+            self._batch.refresh(view)
         for _ in range(MOST_PIECES):
             if not self._batch.run_once():
                 return
@@ -141,3 +171,7 @@ class _Pipeline:
         self._speed.close()
         self._batch.close()
         self._journal.close()
+
+
+def _lake_of(pipeline: _Pipeline | None) -> tuple[Stream, LakeTable] | None:
+    return pipeline.lake if pipeline else None

@@ -16,10 +16,11 @@ from headrace.plan.change import Change, Plan
 from headrace.plan.differences import compare
 from headrace.serve.question import Question
 from headrace.spark.failures import one_line
+from headrace.testing.answers import Request
 from headrace.testing.compare import Difference, compare_errors, compare_letters, compare_outcome
 from headrace.testing.document import Fields, Items, Node, Text
-from headrace.testing.engine import Commits, Engine, NeedsSparkError, Request
-from headrace.testing.events import arrange, read_given
+from headrace.testing.engine import Commits, Engine, NeedsSparkError
+from headrace.testing.events import arrange, in_order, read_given
 from headrace.testing.model import DefinitionTest, Expected
 
 VIEW, KEY = "view", "key"
@@ -90,24 +91,12 @@ class Runner:
         return differences + self._ask(test, catalog, commits)
 
     def _commits(self, test: DefinitionTest, catalog: Catalog, folder: Path, notes: list[str]) -> Commits:
-        commits = {}
+        events_of = {}
         for name, (where, events) in test.events.items():
-            if name not in catalog.streams:
-                raise where.error(
-                    f"stream '{name}' does not exist",
-                    expected=", ".join(catalog.streams) or "a stream: the definitions have none",
-                    fix=did_you_mean(name, catalog.streams) or _instead_of_view(name, catalog),
-                )
-            relation = catalog.streams[name].relation
-            if relation is not None:
-                raise where.error(
-                    f"stream '{name}' is derived: its events are made of those of {', '.join(relation.streams)}",
-                    fix=f"give events of {' or '.join(relation.streams)}",
-                )
-            stream_events = read_given(catalog.streams[name], events, folder)
-            notes += stream_events.notes
-            commits[name] = arrange(stream_events)
-        return commits
+            _check_given(name, where, catalog)
+            events_of[name] = read_given(catalog.streams[name], events, folder)
+            notes += events_of[name].notes
+        return arrange([events_of[name] for name in in_order(catalog, events_of)])
 
     def _ask(self, test: DefinitionTest, catalog: Catalog, commits: Commits) -> list[Difference]:
         expected = test.expected
@@ -124,7 +113,8 @@ class Runner:
             if expected.errors is not None:
                 return compare_errors(expected.errors, [str(error)])
             raise test.ask.error(error.message, found=error.found, expected=error.expected, fix=error.fix) from error
-        keys = [key.name for key in catalog.views[request.question.view].keys]
+        view = catalog.views.get(request.question.view)
+        keys = [key.name for key in view.keys] if view else []
         differences = compare_outcome(expected, outcome, keys, expected.ordered or is_ordered(test.ask))
         return differences + compare_errors(expected.errors or (), [])
 
@@ -136,6 +126,24 @@ def _source(definitions: Text) -> Source:
     first, end = definitions.block
     lines = definitions.source.text.splitlines()[first:end]
     return Source("\n" * first + "\n".join(lines) + "\n", definitions.source.name)
+
+
+def _check_given(name: str, where: Text, catalog: Catalog) -> None:
+    """Raise BadTestError for what has no events of its own."""
+    table = catalog.tables.get(name)
+    relation = table.relation if table else catalog.streams[name].relation if name in catalog.streams else None
+    if relation is not None:
+        what, rows = ("table", "rows are") if table else ("stream", "events are")
+        raise where.error(
+            f"{what} '{name}' is derived: its {rows} made of those of {', '.join(relation.streams)}",
+            fix=f"give events of {' or '.join(relation.streams)}",
+        )
+    if name not in catalog.streams:
+        raise where.error(
+            f"stream '{name}' does not exist",
+            expected=", ".join(catalog.base_streams) or "a stream: the definitions have none",
+            fix=did_you_mean(name, catalog.base_streams) or _instead_of_view(name, catalog),
+        )
 
 
 def _instead_of_view(name: str, catalog: Catalog) -> str | None:
@@ -157,16 +165,12 @@ def read_question(ask: Fields | Text, catalog: Catalog) -> Request:
     view = fields.get(VIEW)
     if not isinstance(view, Text) or not view.value:
         raise (view or ask).error("a question names a view", expected="such as {view: traffic}")
-    if view.value in catalog.logical:
-        raise view.error(
-            f"view '{view.value}' is logical, and tests ask materialized views",
-            fix=f"ask what it reads: {', '.join(catalog.logical[view.value].reads)}",
-        )
-    if view.value not in catalog.views:
-        hint = did_you_mean(view.value, catalog.views)
+    known = [*catalog.views, *catalog.logical]
+    if view.value not in known:
+        hint = did_you_mean(view.value, known)
         if hint is None and view.value in catalog.streams:
             hint = f"'{view.value}' is a stream; ask a view that reads it"
-        raise view.error(f"view '{view.value}' does not exist", expected=", ".join(catalog.views) or "a view", fix=hint)
+        raise view.error(f"view '{view.value}' does not exist", expected=", ".join(known) or "a view", fix=hint)
     options = {name: _option(name, value) for name, value in fields.items() if name != VIEW}
     return Request(Question.of(view.value, **options), whole="limit" not in options)
 

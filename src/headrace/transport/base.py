@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +10,8 @@ from headrace.format import Shown
 from headrace.transport.position import Position, Range
 
 if TYPE_CHECKING:  # commands that only look at positions do not load them
+    from concurrent.futures import Future
+
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa

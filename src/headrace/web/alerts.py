@@ -12,6 +12,7 @@ from headrace.define.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 from headrace.web.versions import describe_body, read_fields
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _SILENCE = describe_body(
 
 def alert_routes(runtime: Runtime) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["alerts"])
+    routes = APIRouter(tags=["alerts"], route_class=NamedRoute)
 
     @routes.get("/v1/alerts", response_class=Response)
     def alerts() -> Response:

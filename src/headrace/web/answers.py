@@ -16,7 +16,7 @@ from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Qu
 from headrace.web.body import read_body, read_object
 from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_encoded
-from headrace.web.route import PlainRoute
+from headrace.web.route import NamedRoute, PlainRoute
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -58,7 +58,7 @@ _DESCRIPTIONS = {
     "settled",
     "version_as_of": "answer as of the first N commits of the log, computed from the lake; of a view over several "
     "streams: visits=12,calls=7",
-    "timestamp_as_of": "answer as of a commit time, ISO 8601",
+    "timestamp_as_of": "answer as of a commit time: ISO 8601, or before now, such as -1h",
 }
 ASK_DOC: dict[str, Any] = {
     "parameters": _query_parameters(
@@ -162,7 +162,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
 def explain_routes(runtime: Runtime) -> APIRouter:
     """The endpoint, over a runtime."""
-    routes = APIRouter(tags=["answers"])
+    routes = APIRouter(tags=["answers"], route_class=NamedRoute)
 
     @routes.get("/v1/views/{view}/explain", response_class=Response, openapi_extra=_EXPLAIN_DOC)
     async def explain(view: str, request: Request) -> Response:

@@ -18,6 +18,7 @@ from headrace.follow.feed import FedBatch, ViewFeed, Wake, encode_columns, encod
 from headrace.follow.subscribe import ChangeReader
 from headrace.serve.change_cursor import Cursor
 from headrace.web import sse
+from headrace.web.route import NamedRoute
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -50,7 +51,7 @@ _DOC: dict[str, Any] = {
 
 def change_routes(runtime: Runtime) -> APIRouter:
     """The endpoint, over a runtime."""
-    routes = APIRouter(tags=["subscriptions"])
+    routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
     reads: list[anyio.CapacityLimiter] = []
 
     @routes.get("/v1/views/{view}/changes", response_class=Response, openapi_extra=_DOC)

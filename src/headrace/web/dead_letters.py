@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from headrace.lake.letters import DEFAULT_LIMIT, MOST_LIMIT
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -24,7 +25,7 @@ Position = Annotated[int, Path(ge=0, le=_LARGEST, description="of the dead lette
 
 def dead_letter_routes(runtime: Runtime) -> APIRouter:
     """The endpoints, over a runtime. Plain functions run in a thread: they read files."""
-    routes = APIRouter(tags=["dead letters"])
+    routes = APIRouter(tags=["dead letters"], route_class=NamedRoute)
 
     @routes.get("/v1/streams/{stream}/dead-letters", response_class=Response)
     def page(stream: str, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None, reason: Reason = None) -> Response:

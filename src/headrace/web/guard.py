@@ -23,6 +23,7 @@ from headrace.errors import (
     WorkspaceError,
 )
 from headrace.web.replies import reply_error
+from headrace.web.route import whole_path
 from headrace.web.session import Sessions, is_linkable, is_open, is_page
 
 OPEN_PATHS = {"/health"}  # needs no token: load balancers call it
@@ -44,6 +45,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         started = False
+        scope["path"] = whole_path(scope)
 
         async def watched(message: Message) -> None:
             nonlocal started

@@ -38,6 +38,11 @@ TIMES = {
     "maintain": ("headrace_maintain_seconds", "Time of a Spark step that applies commits to views."),
 }
 
+LATENCY = (
+    "headrace_latency_seconds",
+    "Time from the arrival of an event until a view answers with it; of each step, that of its oldest event.",
+)
+
 Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus, SubscriptionStatus, AlertStatus)
 
 
@@ -229,6 +234,7 @@ class RuntimeCollector(Collector):
         yield from _parts("stream", status.streams, PARTS_OF_STREAMS)
         yield from _parts("view", status.views, PARTS_OF_VIEWS)
         yield from _times(self._runtime.monitor.timings())
+        yield _latencies(self._runtime.monitor.latencies())
 
 
 def make_registry(runtime: Runtime) -> CollectorRegistry:
@@ -301,7 +307,18 @@ def _times(timings: Mapping[str, Mapping[str, Timing]]) -> Iterator[Metric]:
         family = HistogramMetricFamily(name, what, labels=["stream"])
         for stream, times in timings.items():
             if kind in times:
-                below, total = times[kind].read()
-                buckets = [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in below]
-                family.add_metric([stream], buckets, total)
+                family.add_metric([stream], *_histogram(times[kind]))
         yield family
+
+
+def _latencies(latencies: Mapping[str, Mapping[str, Timing]]) -> Metric:
+    family = HistogramMetricFamily(*LATENCY, labels=["stream", "view"])
+    for stream, of_views in latencies.items():
+        for view, timing in of_views.items():
+            family.add_metric([stream, view], *_histogram(timing))
+    return family
+
+
+def _histogram(timing: Timing) -> tuple[list[tuple[str, float]], float]:
+    below, total = timing.read()
+    return [("+Inf" if bound == float("inf") else str(bound), count) for bound, count in below], total

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from headrace.errors import RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -38,7 +39,7 @@ _APPLY_DOC: dict[str, Any] = {
 
 def overview_routes(runtime: Runtime) -> APIRouter:
     """The endpoints, over a runtime. Plain functions run in a thread: they read the store and files."""
-    routes = APIRouter(tags=["workspace"])
+    routes = APIRouter(tags=["workspace"], route_class=NamedRoute)
 
     @routes.get("/v1/streams", response_class=Response)
     def streams() -> Response:

@@ -14,7 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from headrace.errors import HeaderError, HeadraceError, OverloadError, RequestError, SlowError
 from headrace.web.receive import BodyReceiver
 
-HEADER_BYTES = 64 << 10  # while the headers are incomplete; checked after each read
+HEADER_BYTES = 64 << 10
+LINE_BYTES = len(": \r\n")  # of a header, besides its name and value
 RETRY_AFTER_S = 5
 RECEIVE_BODY = "headrace.receive_body"  # in the scope of a request: `LimitedProtocol._receive_body` for it
 
@@ -62,15 +63,29 @@ class LimitedProtocol(HttpToolsProtocol):
         # The parser reports a header only when it is complete, so it would buffer an endless one.
         self._header_bytes += len(data)
         if self._deadline is not None and self._header_bytes > HEADER_BYTES:
-            self._refuse(
-                HeaderError("the headers are too long", expected=f"at most {HEADER_BYTES:,} bytes, the path included")
-            )
+            self._refuse_headers()
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
+        # One read may bring more than the limit, and all of it complete.
+        size = len(self.url) + sum(len(name) + len(value) + LINE_BYTES for name, value in self.headers)
+        if size > HEADER_BYTES:
+            self._refuse_headers()
         if not self.transport.is_closing():
             super().on_headers_complete()
             cast("dict[str, Any]", self.scope)[RECEIVE_BODY] = partial(self._receive_body, self.cycle)
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _refuse_headers(self) -> None:
+        expected = f"at most {HEADER_BYTES:,} bytes, the path included"
+        self._refuse(HeaderError("the headers are too long", expected=expected))
 
     def _receive_body(self, cycle: RequestResponseCycle, size: int) -> BodyReceiver | None:
         """Receive a body of this size without the parser; None if it is complete already, or cannot be expected."""

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def sink_routes(runtime: Runtime) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["sinks"])
+    routes = APIRouter(tags=["sinks"], route_class=NamedRoute)
 
     @routes.get("/v1/sinks", response_class=Response)
     def sinks() -> Response:

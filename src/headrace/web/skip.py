@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.errors import RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 from headrace.web.versions import describe_body, read_fields
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SKIP = describe_body(
 
 def skip_routes(runtime: Runtime) -> APIRouter:
     """The endpoint, over a runtime."""
-    routes = APIRouter(tags=["streams"])
+    routes = APIRouter(tags=["streams"], route_class=NamedRoute)
 
     @routes.post("/v1/streams/{stream}/skip", response_class=Response, openapi_extra=_SKIP)
     async def skip(stream: str, request: Request) -> Response:

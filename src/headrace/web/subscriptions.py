@@ -18,6 +18,7 @@ from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT, DEFAULT_TIMEOUT
 from headrace.web.body import read_body, read_object
 from headrace.web.ingest import LONGEST_WAIT_S, read_wait
 from headrace.web.replies import reply_encoded, reply_json
+from headrace.web.route import NamedRoute
 from headrace.web.sse import LOOK_S, READING, Heartbeat, hello, message, reply_events, stopping, wants_events
 from headrace.web.tail import read_number
 
@@ -64,7 +65,7 @@ _EVENTS_DOC: dict[str, Any] = {
 
 def subscription_routes(runtime: Runtime) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["subscriptions"])
+    routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
     subscriptions, numbers = runtime.following.subscriptions, itertools.count(1)
 
     @routes.get("/v1/subscriptions", response_class=Response)

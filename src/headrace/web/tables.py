@@ -23,6 +23,7 @@ from headrace.web.ingest import EVENTS_DOC
 from headrace.web.meter import EVENT_COUNTS
 from headrace.web.progress import reply_when_done
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 
 if TYPE_CHECKING:
     from headrace.define.model import Table
@@ -41,7 +42,7 @@ _DELETE_DOC: dict[str, Any] = {
 
 def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["tables"])
+    routes = APIRouter(tags=["tables"], route_class=NamedRoute)
 
     async def ingest(table: str, body: bytes, layout: Layout, request: Request) -> Response:
         key = request.headers.get("idempotency-key")

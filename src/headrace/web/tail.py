@@ -18,6 +18,7 @@ from headrace.follow.selection import EventFilter
 from headrace.serve.question import read_key
 from headrace.web.ingest import LONGEST_WAIT_S, read_wait
 from headrace.web.replies import JSON, reply_encoded
+from headrace.web.route import NamedRoute
 from headrace.web.sse import LOOK_S, READING, Heartbeat, encoded, hello, reply_events, stopping
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ _DOC: dict[str, Any] = {
 
 def tail_routes(runtime: Runtime) -> APIRouter:
     """The endpoint, over a runtime."""
-    routes = APIRouter(tags=["events"])
+    routes = APIRouter(tags=["events"], route_class=NamedRoute)
 
     @routes.get("/v1/streams/{stream}/tail", response_class=Response, openapi_extra=_DOC)
     async def tail(stream: str, request: Request) -> Response:

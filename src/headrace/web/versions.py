@@ -12,6 +12,7 @@ from starlette.responses import Response
 from headrace.errors import RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import reply_json
+from headrace.web.route import NamedRoute
 
 if TYPE_CHECKING:
     from headrace.plan.change import RollbackStep
@@ -45,7 +46,7 @@ _REFRESH = describe_body(
 
 def version_routes(runtime: Runtime) -> APIRouter:
     """The endpoints, over a runtime."""
-    routes = APIRouter(tags=["versions"])
+    routes = APIRouter(tags=["versions"], route_class=NamedRoute)
 
     @routes.get("/v1/views/{view}/versions", response_class=Response)
     def versions(view: str) -> Response:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -23,10 +24,27 @@ class Holder:
     released: bool = False
     boot: str = ""  # the boot of the machine in which `beat_s` was read
     beat_s: float = 0.0  # the same heartbeat by the monotonic clock, which cannot be set
+    host: str = ""  # the name of its machine or container
+    pids: str = ""  # the namespace of its pid: two containers on one machine have different ones
 
     def is_alive(self) -> bool:
         """Whether it may still be writing."""
-        return not self.released and _runs(self.pid) and self.silent_s() < self.silent_after_s
+        return not self.released and self.may_run() and self.silent_s() < self.silent_after_s
+
+    def may_run(self) -> bool:
+        """Whether its process may still run. In another container or on another machine, that cannot be seen here."""
+        here = (self.host, self.boot, self.pids) == (socket.gethostname(), boot_id(), pid_namespace())
+        return not here or _runs(self.pid)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it runs under another host name, and so perhaps by another clock."""
+        return self.host != socket.gethostname()
+
+    @property
+    def process(self) -> str:
+        """The process in words, with its host if that is another one."""
+        return f"process {self.pid}" + (f" on host '{self.host}'" if self.host and self.is_elsewhere else "")
 
     def silent_s(self) -> float:
         """Seconds since the last heartbeat; by the wall clock only if the monotonic clock cannot be compared."""
@@ -44,6 +62,15 @@ def boot_id() -> str:
         return ""
 
 
+@cache
+def pid_namespace() -> str:
+    """Identifies the pid namespace of this process; empty if the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -57,7 +84,8 @@ def _runs(pid: int) -> bool:
 def read_holder(file: Path) -> Holder | None:
     """The last holder that wrote the lease."""
     try:
-        return Holder(**orjson.loads(file.read_bytes()))
+        content = orjson.loads(file.read_bytes())
+        return Holder(**{field.name: content[field.name] for field in fields(Holder) if field.name in content})
     except (OSError, orjson.JSONDecodeError, TypeError):
         return None
 

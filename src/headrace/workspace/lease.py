@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ import structlog
 
 from headrace.disk import replace_file
 from headrace.errors import FencedError, InUseError
-from headrace.workspace.holder import Holder, boot_id, live_holder, read_holder
+from headrace.workspace.holder import Holder, boot_id, live_holder, pid_namespace, read_holder
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
 TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long to wait for a process that is not a server
@@ -32,11 +33,30 @@ def refuse_if_held(file: Path) -> None:
     """Raise if a process holds the workspace."""
     holder = live_holder(file)
     if holder:
-        where = f" at {holder.url}" if holder.url else ""
-        raise InUseError(
-            f"workspace '{file.parent.parent}' is in use by process {holder.pid}{where}",
-            fix="use that server, or stop it first",
-        )
+        raise _in_use(file, holder)
+
+
+def _in_use(file: Path, holder: Holder) -> InUseError:
+    where = f" at {holder.url}" if holder.url else ""
+    return InUseError(
+        f"workspace '{file.parent.parent}' is in use by {holder.process}{where}",
+        fix="use that server, or stop it first",
+    )
+
+
+def _refuse_if_beating(file: Path) -> None:
+    """Raise if a holder on another host writes heartbeats: by its clock, which may differ, it could seem silent."""
+    before = read_holder(file)
+    if before is None or before.released or not before.is_elsewhere or before.is_alive():
+        return
+    deadline = time.monotonic() + before.silent_after_s
+    while time.monotonic() < deadline:
+        time.sleep(TURN_PAUSE_S)
+        holder = read_holder(file)
+        if holder is None or holder.released:
+            return
+        if holder.beat != before.beat:
+            raise _in_use(file, holder)
 
 
 def in_turn(take: Callable[[], Result], file: Path, on_wait: Callable[[InUseError, float], None] | None) -> Result:
@@ -69,6 +89,7 @@ class Lease:
     ) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file
+        _refuse_if_beating(file)
         with self._locked():
             refuse_if_held(file)
             before = read_holder(file)
@@ -86,7 +107,7 @@ class Lease:
         if holder is not None and holder.fence != self.fence:
             raise FencedError(
                 "another process has taken this workspace over",
-                found=f"process {holder.pid}",
+                found=holder.process,
                 fix="this process stops and writes nothing more",
             )
 
@@ -153,4 +174,11 @@ class Lease:
 
 def _now(holder: Holder) -> Holder:
     """The holder with a heartbeat of now."""
-    return replace(holder, beat=time.time(), boot=boot_id(), beat_s=time.monotonic())
+    return replace(
+        holder,
+        beat=time.time(),
+        boot=boot_id(),
+        beat_s=time.monotonic(),
+        host=socket.gethostname(),
+        pids=pid_namespace(),
+    )

@@ -12,9 +12,8 @@ from typing import Any
 
 from headrace.disk import read_format, refuse_newer, write_format
 from headrace.errors import WorkspaceError, did_you_mean
+from headrace.names import encode_name
 from headrace.spark.session import QUICK_JAVA
-from headrace.workspace.kafka import TABLE as KAFKA_TABLE
-from headrace.workspace.kafka import read_kafka
 from headrace.workspace.values import Bounds, check_value
 
 SETTINGS_FILE = "headrace.toml"
@@ -35,9 +34,18 @@ class Settings:
     port: int = _setting(8090, "port to listen on; 0 selects a free port", least=0, most=65535)
     token: str | None = _setting(None, "bearer token of HTTP requests; required unless host is loopback")
     data: str = _setting("data", "data folder: lakes, store and journals; relative to the workspace")
-    spark_master: str = _setting("local[*]", "Spark master")
+    spark_master: str = _setting(
+        "local[*]",
+        "Spark master: `local[N]` or `local[*]`; clusters are not supported yet",
+        pattern=r"local(\[ *(\*|\d+) *(, *\d+ *)?\])?",
+        described="local[N] or local[*]: clusters are not supported yet",
+    )
     spark_memory: str = _setting("1g", "heap size of the Spark driver")
     spark_java_options: str = _setting(QUICK_JAVA, "JVM options of Spark")
+    http_allow: str = _setting(
+        "",
+        "hosts that HTTP sinks and alerts may reach, such as `hooks.example.com, *.internal:8443`; empty: all",
+    )
     max_body_mb: int = _setting(64, "maximum request body, also decompressed and as JSON", least=1, most=1024)
     bodies_mb: int = _setting(96, "maximum memory for request bodies (at least `max_body_mb`); above it 429", least=1)
     max_connections: int = _setting(2000, "maximum number of connections; above it 429", least=10)
@@ -53,6 +61,12 @@ class Settings:
     refresh_every_s: float = _setting(3600.0, "refresh interval of views without a SCHEDULE", least=1)
     retire_after_s: float = _setting(
         86400.0, "how long replaced versions can be rolled back to (at most five per view)", least=0
+    )
+    question_timeout_s: float = _setting(
+        30.0, "timeout of a question to a view, unless it is AS OF", least=0.1, most=3600
+    )
+    function_timeout_s: float = _setting(
+        30.0, "timeout of each call of a Python function or aggregate of the workspace", least=0.1, most=3600
     )
     sql_timeout_s: float = _setting(10.0, "timeout of a `headrace sql` query", least=0.1, most=3600)
     sql_memory_mb: int = _setting(1024, "memory limit of a `headrace sql` query, including its views", least=64)
@@ -100,7 +114,7 @@ class Workspace:
                 fix="`headrace init` creates one",
             )
         values = _read_file(file)
-        kafka = read_kafka(values.pop(KAFKA_TABLE, {}), file)
+        kafka = _read_kafka(file, values)
         settings = _read_settings(file, values)
         options = {key: value for key, value in overrides.items() if value is not None}
         workspace = cls(path, _change(settings, options, "options"), kafka)
@@ -159,15 +173,15 @@ class Workspace:
 
     def journal(self, stream: str) -> Path:
         """The folder of a stream's journal."""
-        return self.data / "journal" / stream
+        return self.data / "journal" / encode_name(stream)
 
     def kafka(self, stream: str) -> Path:
         """The folder of what is kept of a stream whose events are in Kafka: its partitions, requests sent to it."""
-        return self.data / "kafka" / stream
+        return self.data / "kafka" / encode_name(stream)
 
     def lake(self, stream: str) -> Path:
         """The folder of a stream's table."""
-        return self.data / "lake" / stream
+        return self.data / "lake" / encode_name(stream)
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -196,6 +210,15 @@ def _read_settings(file: Path, values: Mapping[str, Any]) -> Settings:
     for name, text in variables.items():
         settings = _change(settings, {name: text}, f"variable {PREFIX}{name.upper()}")
     return settings
+
+
+def _read_kafka(file: Path, values: dict[str, Any]) -> dict[str, str]:
+    """Take the settings of Kafka clients out of these values; variables of the environment replace them."""
+    if "kafka" not in values and not any(name.upper().startswith("HEADRACE_KAFKA_") for name in os.environ):
+        return {}
+    from headrace.workspace.kafka import TABLE, read_kafka  # loads all names of librdkafka
+
+    return read_kafka(values.pop(TABLE, {}), file)
 
 
 def _environment(names: list[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,13 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the greatest value of a setting, or its words."""
+    """The least and the greatest value of a setting, its words, or its pattern."""
 
     least: float | None = None
     most: float | None = None
     words: tuple[str, ...] = ()
+    pattern: str | None = None  # of a text
+    described: str = ""  # the pattern in words
 
 
 def check_value(kind: str, value: Any, bounds: Bounds) -> Any:
@@ -29,6 +32,8 @@ def check_value(kind: str, value: Any, bounds: Bounds) -> Any:
     typed = _READERS[kind.removesuffix(" | None")](value)
     if bounds.words and typed not in bounds.words:
         raise ValueError(f"one of {', '.join(bounds.words)}")
+    if bounds.pattern and not re.fullmatch(bounds.pattern, typed):
+        raise ValueError(bounds.described)
     if bounds.least is not None and typed < bounds.least:
         raise ValueError(f"at least {bounds.least:g}")
     if bounds.most is not None and typed > bounds.most:

@@ -154,6 +154,20 @@ def test_a_writer_that_was_taken_over_changes_no_follower(place: Place) -> None:
     store.close()
 
 
+def test_cells_that_are_touched_again_are_known_by_key(store: Store, tmp_path: Path) -> None:
+    version = store.register(VIEW, "a", {"events": 5})
+    store.follow("traffic", "one")
+    merge(store, tmp_path, version, [simple_event("/a", 0), simple_event("/b", 0)])
+    merge(store, tmp_path, version, [simple_event("/a", MINUTE), simple_event("/c", MINUTE)])
+    with store.snapshot() as snapshot:
+        (id,) = set(snapshot.touched(version, 0, 1)[KEY_ID].to_pylist()) & set(
+            snapshot.touched(version, 1, 2)[KEY_ID].to_pylist()
+        )
+        again = snapshot.touched_again(version, 0, 1)
+        assert (again[KEY_ID].to_pylist(), again[PANE].to_pylist()) == ([id], [MINUTE])
+        assert not len(snapshot.touched_again(version, 0, 2))
+
+
 def test_changed_rows_are_read_by_key_and_span(store: Store, tmp_path: Path) -> None:
     version = build(store, tmp_path, [[simple_event(key, at * MINUTE) for key in ("/a", "/b") for at in range(4)]])
     store.promote("traffic", 1)

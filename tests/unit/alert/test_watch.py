@@ -6,53 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.alert.course import Rules
-from headrace.alert.watch import StreamWatch, ViewWatch
-from headrace.define.catalog import parse
+from headrace.alert.watch import StreamWatch
 from headrace.define.model import Alert
-from tests.unit.serve.workbench import STREAM, Workbench, bench, view_of
-from tests.unit.store.partial_files import Event, simple_event
-
-MINUTE = 60_000
-SELECT = "SELECT k0, count(*) AS n, sum(b) AS b, sum(b) / count(*) AS m FROM events GROUP BY k0, "
-
-
-def events(key: str | None, minute: float, count: int = 1) -> list[Event]:
-    return [simple_event(key, int(minute * MINUTE), 1) for _ in range(count)]
-
-
-def alert_of(text: str, window: str) -> Alert:
-    view = f"CREATE MATERIALIZED VIEW v AS {SELECT}{window};"
-    (alert,) = parse(f"{STREAM}{view}CREATE ALERT a {text};").alerts.values()
-    return alert
-
-
-class Watched:
-    """An alert on the view of a workbench."""
-
-    def __init__(self, work: Workbench, text: str, window: str = "window(at, '1 minute')", slide_ms: int = MINUTE):
-        self.alert = alert_of(text, window)
-        self.rules = Rules("a", self.alert.for_ms * 1000, slide_ms * 1000, targets=("log",))
-        self.file = work.folder / "a.json"
-        self.work = work
-        self.now_us = 1
-        self.open()
-
-    def open(self) -> None:
-        self.watch = ViewWatch(self.alert, self.rules, self.file, self.work.store)
-
-    def commit(self, *some: list[Event]) -> dict[str, str]:
-        self.work.commit([event for each in some for event in each])
-        return self.look()
-
-    def look(self) -> dict[str, str]:
-        """The states by key."""
-        self.now_us += 1
-        while self.watch.step(self.now_us):
-            pass
-        return {entry.key["k0"]: entry.incident.state for entry in self.watch.state.open.values()}
-
-    def notices(self) -> list[tuple[str, str]]:
-        return [(notice.key["k0"], notice.state) for notice in self.watch.state.notices]
+from tests.unit.alert.watched import Watched, alert_of, events
+from tests.unit.serve.workbench import bench, view_of
 
 
 def test_a_key_fires_and_is_resolved() -> None:
@@ -61,7 +18,7 @@ def test_a_key_fires_and_is_resolved() -> None:
         watched = Watched(work, "AS SELECT k0, n FROM v WHERE n > 2")
         assert watched.commit(events("a", 0, 2), events("b", 0, 1)) == {}
         assert watched.commit(events("a", 0.5)) == {"a": "firing"}
-        (entry,) = watched.watch.state.open.values()
+        (entry,) = watched.watch.state.open
         assert entry.incident.row["n"] == 3
         assert entry.incident.row["window_start"] == "1970-01-01T00:00:00Z"
         watched.commit(events("a", 1.1), events("b", 2.5))
@@ -120,7 +77,31 @@ def test_a_refresh_and_an_edit_of_the_view_fire_nothing_again() -> None:
         assert watched.look() == {"a": "firing", "b": "firing"}
         work.edit(view_of("window(at, '1 minute')"), "b")
         assert watched.look() == {"a": "firing"}
+        watched.commit(events("a", 1, 3))  # the window is settled
         assert watched.notices() == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
+
+
+def test_after_an_edit_of_the_view_settled_windows_keep_their_incidents() -> None:
+    with bench() as work:
+        work.start(view_of("window(at, '1 minute')"))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n > 2")
+        watched.commit(events("b", 0, 3), events("a", 5, 3))
+        work.edit(view_of("window(at, '1 minute')"), "b")
+        watched.look()
+        watched.open()
+        assert watched.look() == {"a": "firing"}
+        assert [entry.key["k0"] for entry in watched.watch.state.resolved] == ["b"]
+        assert watched.notices() == [("b", "firing"), ("b", "resolved"), ("a", "firing")]
+
+
+def test_windows_that_were_settled_before_the_alert_are_history() -> None:
+    with bench() as work:
+        work.start(view_of("window(at, '1 minute')"))
+        work.commit([*events("a", 0, 3), *events("b", 5.5, 3)])
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n > 2")
+        work.commit(events("a", 10))  # before it looks for the first time
+        assert watched.look() == {}
+        assert [entry.key["k0"] for entry in watched.watch.state.resolved] == ["b"]
 
 
 def test_overlapping_windows_are_looked_at_when_they_end() -> None:
@@ -135,11 +116,7 @@ def test_overlapping_windows_are_looked_at_when_they_end() -> None:
 def test_without_windows() -> None:
     with bench() as work:
         work.start(view_of(None))
-        view = f"CREATE MATERIALIZED VIEW v AS {SELECT.removesuffix(', ')};"
-        (alert,) = parse(f"{STREAM}{view}CREATE ALERT a AS SELECT * FROM v WHERE n % 3 = 0;").alerts.values()
-        watched = Watched(work, "AS SELECT * FROM v WHERE n > 1")
-        watched.alert, watched.rules = alert, Rules("a", targets=("log",))
-        watched.open()
+        watched = Watched(work, "AS SELECT * FROM v WHERE n % 3 = 0", None)
         assert watched.commit(events("a", 0, 3)) == {"a": "firing"}
         watched.commit(events("a", 1))
         assert watched.notices() == [("a", "firing"), ("a", "resolved")]

@@ -37,7 +37,7 @@ def silent(_: str) -> None:
 
 
 def figure(name: str, value: float) -> Figure:
-    return Figure(name, value, "x", "once", 2.5)
+    return Figure(name, value, "x", "once")
 
 
 def with_figures(path: Path, part: str, *figures: Figure) -> Results:
@@ -78,6 +78,25 @@ def test_a_ratio_that_fell_by_more_than_the_tolerance_is_worse(tmp_path: Path) -
     assert [is_worse for _, is_worse in lines] == [False, True, False]
     assert lines[1][0] == "b: 2.20 x, committed 3.00 x, -27% of -25% allowed"
     assert lines[2][0] == "c: not measured in this run"
+
+
+def test_a_ratio_that_misses_its_limit_is_worse(tmp_path: Path) -> None:
+    before = with_figures(tmp_path / "before.json", "compare", figure("a", 3.0))
+    fresh = [Figure(name, value, "x", "", 3.0) for name, value in (("a", 2.9), ("b", 2.9), ("c", 3.0))]
+    lines = list(differences(before, with_figures(tmp_path / "after.json", "compare", *fresh), 0.25, ["compare"]))
+    assert [is_worse for _, is_worse in lines] == [True, True, False]
+    assert lines[0][0] == "a: 2.90 x, limit ≥ 3 x, committed 3.00 x, -3% of -25% allowed"
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="make bench-full has not written bench/results.json")
+def test_the_committed_results_have_the_limits_that_are_decided() -> None:
+    results = Results(RESULTS)
+    bars = {figure.name: figure.bar for part in ("compare", "kafka") for figure in results.figures(part)}
+    assert bars["rate against Structured Streaming with a log"] == bars["rate against PyFlink with a log"] == 3
+    assert bars["rate against plain Structured Streaming"] == 1.5
+    assert bars["rate against PyFlink"] == 2
+    assert bars["topic to served answer, against the journal"] == 50
+    assert bars["rate against PyFlink with Flink's Kafka connector"] == 1.5
 
 
 def test_a_check_has_the_size_of_the_committed_results(tmp_path: Path) -> None:

@@ -174,6 +174,21 @@ def test_words_are_counted() -> None:
         assert made.relation.event_time is None
 
 
+@pytest.mark.parametrize(
+    ("query", "type_"),
+    [
+        ("SELECT NULL AS x, ts FROM clicks UNION ALL SELECT n, ts FROM taps", "INT"),
+        ("SELECT dur_ms AS x, ts FROM clicks UNION ALL SELECT NULL, ts FROM taps UNION ALL SELECT n, ts FROM taps", "BIGINT"),
+        ("SELECT tags AS x, ts FROM clicks UNION ALL SELECT NULL, ts FROM taps", "ARRAY<STRING>"),
+        ("SELECT NULL AS x, ts FROM clicks UNION ALL (SELECT NULL AS x, ts FROM taps UNION ALL SELECT url, ts FROM taps)", "STRING"),
+    ],
+)  # fmt: skip
+def test_null_in_a_union_has_the_type_of_the_other_queries(query: str, type_: str) -> None:
+    assert fields(query) == {"x": type_, "ts": "TIMESTAMP"}
+    (stream,) = [from_json(to_json(derived(query)))]
+    assert stream == derived(query)
+
+
 def test_a_union_keeps_the_patience_of_each_stream() -> None:
     catalog = read(
         "CREATE STREAM both AS SELECT user_id, url, dur_ms, ts FROM clicks UNION ALL SELECT who, url, n, ts FROM taps;"
@@ -269,6 +284,10 @@ def test_a_derived_stream_is_written_as_json_and_read_again() -> None:
         ("CREATE STREAM d AS WITH RECURSIVE a AS (SELECT * FROM clicks) SELECT * FROM a", "WITH RECURSIVE is not supported"),
         ("CREATE STREAM d AS SELECT url", "expected FROM after the columns"),
         ("CREATE STREAM d AS SELECT url FROM clicks; CREATE ALERT a ON STREAM d WHEN ABSENT FOR INTERVAL 1 HOUR", "alert 'a': the events of the derived stream 'd' are not counted; write ON STREAM clicks, or ON VIEW with a view over 'd'"),
+        ("CREATE STREAM d AS SELECT NULL AS x FROM clicks UNION ALL SELECT NULL FROM taps", "UNION ALL: the column 'x' is NULL in every query, so that it has no type; give it one in the first, as in CAST(NULL AS STRING)"),
+        ("CREATE STREAM d AS SELECT NULL AS x FROM clicks", "NULL alone has no type"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM clicks GROUP BY window(_arrived, '1 hour')", "CREATE STREAM clicks_by_arrived (WATERMARK FOR arrived) AS SELECT *, _arrived AS arrived FROM clicks"),
+        ("CREATE TABLE u (id STRING PRIMARY KEY, ts TIMESTAMP, WATERMARK FOR ts); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM u WHERE _arrived > ts", "the rows of table 'u' do not have the time of arrival; write ts"),
         ("CREATE STREAM d AS VALUES (1)", "found 'VALUES'; expected SELECT"),
         ("CREATE STREAM d AS SELECT url AS window_start FROM clicks", "'window_start' cannot name a field"),
         ("CREATE TABLE u (id STRING PRIMARY KEY); CREATE STREAM d AS SELECT * FROM u", "'u' is a table: a stream is made of streams; join it to a stream: FROM clicks c JOIN u t ON …"),

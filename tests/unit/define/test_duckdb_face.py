@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
+from random import Random
+from typing import Any
+
 import duckdb
 import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.duckdb_face import face_of
+from headrace.define.expression.duckdb_face import duckdb_face, face_of
 from headrace.define.relation_duckdb import refuse_duckdb
-from headrace.types import INT
+from headrace.define.tables import rows_of_table
+from headrace.types import BIGINT, INT
 
 STREAM = """CREATE STREAM visits (page STRING, bytes BIGINT, rate DOUBLE, price DECIMAL(20, 2), fine DECIMAL(12, 8),
 at TIMESTAMP, WATERMARK FOR at AS at);"""
@@ -89,3 +94,39 @@ def test_a_comparison_fails_where_spark_wraps_around(condition: str) -> None:
         connection.execute("CREATE TABLE numbers AS SELECT CAST(2147483647 AS INTEGER) AS n")
         with pytest.raises(duckdb.OutOfRangeException, match="Overflow"):
             connection.sql(f"SELECT * FROM numbers WHERE {sql}").fetchall()
+
+
+TABLE = "CREATE TABLE t (id BIGINT PRIMARY KEY, a {of}, b {of}, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);"
+
+
+def wrapped(value: int, bits: int) -> int:
+    return (value + 2**bits) % 2 ** (bits + 1) - 2**bits
+
+
+def divided(a: int, b: int) -> int | None:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else None
+
+
+@pytest.mark.parametrize(("of", "kind", "bits"), [("INT", "INTEGER", 31), ("BIGINT", "BIGINT", 63)])
+@pytest.mark.parametrize(
+    ("sql", "python"),
+    [
+        ("a + b", lambda a, b: a + b),
+        ("a - b", lambda a, b: a - b),
+        ("a * b", lambda a, b: a * b),
+        ("-a", lambda a, b: -a),
+        ("abs(a)", lambda a, b: abs(a)),
+        ("a DIV b", divided),
+    ],
+)
+def test_arithmetic_over_a_table_wraps_around(of: str, kind: str, bits: int, sql: str, python: Any) -> None:
+    catalog = parse(f"{TABLE.format(of=of)} CREATE MATERIALIZED VIEW v AS SELECT max({sql}) AS x FROM t;")
+    argument = duckdb_face(rows_of_table(catalog.tables["t"]), catalog.views["v"]).columns[0].aggregate.argument
+    random = Random(1)
+    edges = [-(2**bits), 2**bits - 1, -1, 0, 1, *(random.randrange(-(2**bits), 2**bits) for _ in range(20))]
+    pairs = list(product(edges, edges))
+    values = ", ".join(f"(CAST({a} AS {kind}), CAST({b} AS {kind}))" for a, b in pairs)
+    got = duckdb.sql(f"SELECT {argument.sql} FROM (VALUES {values}) t(a, b)").fetchall()
+    width = 63 if argument.type == BIGINT else 31
+    expected = [python(a, b) for a, b in pairs]
+    assert [row[0] for row in got] == [None if value is None else wrapped(value, width) for value in expected]

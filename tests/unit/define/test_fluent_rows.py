@@ -52,6 +52,14 @@ CASES = {
         "SELECT user_id, url, 'web' AS source FROM clicks UNION ALL SELECT who, url, 'app' FROM app_clicks",
         "clicks.select('user_id', 'url', source=\"'web'\").union(app_clicks.select('who', 'url', source=\"'app'\"))",
     ),
+    "union with NULL": (
+        "SELECT ts, url, NULL AS who FROM clicks UNION ALL SELECT ts, NULL, who FROM app_clicks",
+        "clicks.select('ts', 'url', who='NULL').union(app_clicks.select('ts', 'NULL AS page', 'who'))",
+    ),
+    "the time of arrival": (
+        "SELECT url, ts, unix_millis(_arrived) - unix_millis(ts) AS lag FROM clicks WHERE _arrived > ts",
+        "clicks.where('_arrived > ts').select('url', 'ts', lag='unix_millis(_arrived) - unix_millis(ts)')",
+    ),
     "sample": ("SELECT * FROM clicks TABLESAMPLE (10 PERCENT)", "clicks.sample(10)"),
     "sample by key": (
         "SELECT * FROM clicks TABLESAMPLE (2.5 PERCENT) BY (user_id, lower(url)) REPEATABLE (7)",

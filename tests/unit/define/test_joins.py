@@ -157,7 +157,7 @@ def test_null_is_never_outside_of_a_list() -> None:
         ("FROM clicks c JOIN users ON id = url JOIN users ON id = city", "two inputs of FROM are named 'users'"),
         ("FROM clicks c JOIN users u ON c.user_id = u.id OR c.n = 1", "does not compare its whole primary key"),
         ("FROM clicks c JOIN users u ON c.n = u.id", "n cannot be compared with users.id; found INT; expected STRING"),
-        ("FROM clicks c JOIN other o ON c.user_id = o.user_id", "'other' is a stream: joins of two streams"),
+        ("FROM clicks c JOIN other o ON c.user_id = o.user_id", "'other' is a stream: a join of two streams"),
         ("FROM clicks c RIGHT JOIN users u ON c.user_id = u.id", "write LEFT JOIN, with the stream first"),
         ("FROM clicks c FULL OUTER JOIN users u ON c.user_id = u.id", "write LEFT JOIN, with the stream first"),
         ("FROM clicks c NATURAL JOIN users", "NATURAL JOIN is not supported"),

@@ -64,8 +64,8 @@ def mistakes(text: str) -> list[tuple[int, str]]:
             ["WHEN takes conditions", "the function foo", "the function bar"],
         ),
         (
-            "SELECT url, foo(1) AS x, count(*) AS _n, min(ts) AS events FROM clicks GROUP BY url",
-            ["the function foo", "'_n' cannot name", "'events' cannot name"],
+            "SELECT url, foo(1) AS x, count(*) AS _n, min(ts) AS settled FROM clicks GROUP BY url",
+            ["the function foo", "'_n' cannot name", "'settled' cannot name"],
         ),
     ],
 )

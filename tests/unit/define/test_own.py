@@ -73,3 +73,19 @@ def test_mistakes_have_clear_errors(tmp_path: Path, python: str, sql: str, messa
     with pytest.raises(DefinitionError, match=r"own\.py|heat\.sql") as caught:
         load(write_definitions(tmp_path, python, sql))
     assert message in str(caught.value)
+
+
+def test_a_plan_shows_calls_in_derived_streams_as_they_were_written(tmp_path: Path) -> None:
+    derived = "CREATE STREAM hot AS SELECT fahrenheit(c) AS f, at FROM readings WHERE fahrenheit(c) > {};"
+    written = write_definitions(tmp_path, PYTHON, SQL + derived.format(80))
+    before = load(written)
+    created = compare(type(before)(), before)
+    (details,) = (change.details for change in created.changes if change.name == "hot")
+    assert "rows of readings: where fahrenheit(c) > 80; select fahrenheit(c) AS f, at" in details
+    after = load(write_definitions(tmp_path, PYTHON.replace("RATE = 1.8", "RATE = 1.9"), SQL + derived.format(90)))
+    (details,) = (change.details for change in compare(before, after).changes if change.name == "hot")
+    assert details == (
+        "- rows of readings: where fahrenheit(c) > 80; select fahrenheit(c) AS f, at",
+        "+ rows of readings: where fahrenheit(c) > 90; select fahrenheit(c) AS f, at",
+        "code changed: fahrenheit",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -191,7 +192,7 @@ def test_plans():
 def test_a_harmless_change_goes_on():
     change = only(SINK, SINK.replace("http://a/b", "http://c/d").replace("secret:T", "topsecret"))
     assert change.reason == "free: it goes on where it is"
-    assert change.details == ("token: secret:T → ***", "url: http://a/b → http://c/d")
+    assert change.details == ("token: secret:T → ***", "url: http://a/*** → http://c/***")
 
 
 @pytest.mark.parametrize(
@@ -219,3 +220,16 @@ def test_every_option_has_a_summary():
     for connector in CONNECTORS.values():
         for option in connector.options:
             assert option.summary.endswith("."), option
+
+
+@pytest.mark.parametrize(
+    "path", ["s3://bucket/out", "S3A://bucket/out", "gs://b", "file:///tmp/out", "hdfs:/out", "../out", "out/../../etc"]
+)
+def test_folders_that_are_elsewhere_are_refused(path):
+    with pytest.raises(DefinitionError, match=f"sink 's'.*option 'path' cannot be used; found '{re.escape(path)}'"):
+        parse(BASE + f"CREATE SINK s FROM traffic WITH (connector = 'files', path = '{path}');")
+
+
+@pytest.mark.parametrize("path", ["out", "out/..more", "/srv/../srv/out", "a:b"])
+def test_folders_of_this_machine_are_taken(path):
+    assert sink(f"CREATE SINK s FROM traffic WITH (connector = 'files', path = '{path}');").get("path") == path

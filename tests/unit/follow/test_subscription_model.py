@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from headrace.follow import queue as queue_module
 from headrace.follow.queue import Delivery
 from headrace.follow.record import RecordFile
-from headrace.follow.subscription import AT_LEAST_ONCE, AT_MOST_ONCE
 from headrace.follow.subscriptions import Subscriptions
+from headrace.follow.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 
 from .numbers import Numbers
 

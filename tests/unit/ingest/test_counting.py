@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.ingest import counting
-from headrace.ingest.counting import count_events, count_newlines, end_of_lines
+from headrace.ingest import counting, events
+from headrace.ingest.counting import count_newlines, end_of_lines
+from headrace.ingest.events import count_events
 from headrace.parse.frames import frame
 
 TEXT = st.text(st.sampled_from("{}a\n\r\t \x0b\x0c\x00é"), max_size=40).map(str.encode)
@@ -18,7 +19,8 @@ TEXT = st.text(st.sampled_from("{}a\n\r\t \x0b\x0c\x00é"), max_size=40).map(str
 @given(TEXT, st.sampled_from(["json", "text"]), st.sampled_from([1, 2, 7, 1 << 17]), st.booleans())
 def test_counts_equal_those_of_frames(body: bytes, stream_format: str, step: int, as_view: bool) -> None:
     lines = memoryview(body) if as_view else body
-    with patch.object(counting, "STEP_BYTES", step), patch.object(counting, "TAIL_BYTES", step):
+    patches = {"STEP_BYTES": step, "TAIL_BYTES": step, "LARGE_BYTES": step}
+    with patch.multiple(counting, **patches), patch.object(events, "STEP_BYTES", step):
         assert count_newlines(lines) == body.count(b"\n")
         assert count_events(stream_format, lines) == len(frame(stream_format, body))
         assert end_of_lines(lines) == body.rfind(b"\n") + 1

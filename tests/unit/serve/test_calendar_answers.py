@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,14 +17,17 @@ from hypothesis import strategies as st
 import headrace.serve.evaluate
 import headrace.store.duckdb.snapshot
 from headrace.aggregate import REGISTRY
-from headrace.define.calendar import Calendar
+from headrace.define.calendar import Calendar, Unit
 from headrace.define.model import Column, Window
 from headrace.define.rules import make_calendar_window, make_cumulative, make_window
 from headrace.errors import QuestionError
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date
 from headrace.store.base import Step
+from headrace.store.duckdb.folds import fold
+from headrace.store.duckdb.snapshot import DuckSnapshot
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.selection import Selection
 from headrace.transport.position import Position
 from headrace.types import STRING
 from tests.unit.serve.reference import Placed, calendar_window, expected, same_rows
@@ -87,6 +91,7 @@ def ask(store: DuckStore, limit: int, **question: Any) -> list[dict[str, Any]]:
 def load(folder: str, window: Window, batches: list[list[Event]]) -> DuckStore:
     view = replace(VIEW, window=window)
     newest = max((event.at_ms for batch in batches for event in batch), default=None)
+    Path(folder).mkdir(exist_ok=True)
     store = DuckStore.open(Path(folder) / "store", fence=1)
     store.register(view, "f", {"events": 0})
     for number, batch in enumerate(batches):
@@ -217,3 +222,33 @@ def test_what_questions_refuse(tmp_path: Path, question: dict[str, Any], says: s
     with pytest.raises(QuestionError, match=says.replace("(", r"\(")):
         ask(store, 10, **question)
     store.close()
+
+
+@pytest.mark.parametrize("unit", ["day", "week", "month"])
+def test_what_is_read_does_not_grow_with_the_time_between_events(tmp_path: Path, unit: Unit) -> None:
+    """Windows between two events hold nothing, so neither Python nor DuckDB makes them."""
+    last = round(datetime(2026, 11, 18, 9, tzinfo=UTC).timestamp() * 1000)
+    work = []
+    for first in (last - 400 * DAY, last - 20_000 * DAY):
+        calendar = Calendar(unit, 1, "Europe/Berlin")
+        pair = [simple_event("a", first, 1), simple_event("a", last, 1)]
+        store = load(str(tmp_path / str(first)), make_calendar_window(calendar), [pair])
+        assert [row[COUNT] for row in ask(store, 10)] == [1, 1]
+        with store.snapshot() as snapshot:
+            version = snapshot.serving("v")
+            assert isinstance(snapshot, DuckSnapshot)
+            assert version is not None
+            selection = Selection(("k0",), bucket_ms=DAY, calendar=calendar)
+            sources, resolved = snapshot._reading(version, selection)
+            query, parameters = fold(version.view, sources, resolved)
+            ((_, plan),) = snapshot._connection.execute(
+                f"EXPLAIN (ANALYZE, FORMAT json) {query}", parameters
+            ).fetchall()
+            work.append((len(resolved.windows), rows_made(json.loads(plan))))
+        store.close()
+    assert work[0] == work[1]
+
+
+def rows_made(plan: dict[str, Any]) -> int:
+    """How many rows all operators of a profiled query gave."""
+    return int(plan.get("operator_cardinality", 0)) + sum(map(rows_made, plan.get("children", [])))

@@ -257,6 +257,7 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
         ({"version_as_of": {}}, "version_as_of takes each stream once; found no stream"),
         ({"version_as_of": {"a": 1.5}}, "version_as_of is not a number of commits; found 1.5"),
         ({"timestamp_as_of": ""}, "timestamp_as_of is not a time; found ''"),
+        ({"timestamp_as_of": "-1 parsec"}, "timestamp_as_of: .*unknown unit; found 'parsec'"),
         ({"order": "up"}, "order says which windows come first; found 'up'; expected 'oldest' or 'newest'"),
         ({"window": "all", "every": "5m"}, "window 'all' is one window; found every '5m'; leave out every"),
         ({"view": "total", "start": "-1h"}, "view 'total' has no window, so it takes no start.*declare"),
@@ -266,6 +267,15 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
 def test_each_mistake_has_its_message(store: DuckStore, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(QuestionError, match=message):
         ask(store, **parameters)
+
+
+def test_a_relative_commit_time_counts_from_now() -> None:
+    hour = timedelta(hours=1)
+    before = datetime.now(UTC)
+    as_of = Question.of("hits", timestamp_as_of="-1h").as_of
+    assert as_of is not None
+    assert as_of.time is not None
+    assert before - hour <= as_of.time <= datetime.now(UTC) - hour
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import NotFoundError
+from headrace.secrets import without_passwords
 from headrace.sink import runner
 from headrace.sink.progress import read_progress
 from tests.waiting import wait_until
@@ -148,7 +149,7 @@ def test_a_failing_sink_stalls_alone_and_catches_up(bench: Bench, receiver: Rece
     bench.run(http(receiver) + other)
     bench.commit(("a", 0))
     reason = bench.wait_stalled()
-    assert reason == f"sink 'k': {receiver.url} answered 500: out of order"
+    assert reason == f"sink 'k': {without_passwords(receiver.url)} answered 500: out of order"
     bench.wait_sent("other")
     wait_until(lambda: receiver.requests >= 2)  # tried again
     bench.commit(("b", 0))
@@ -211,7 +212,7 @@ def test_a_refused_request_says_what_the_server_answered(bench: Bench, receiver:
 def test_an_unreachable_server_and_a_lost_connection(bench: Bench, receiver: Receiver) -> None:
     bench.run("CREATE SINK k FROM v WITH (connector = 'http', url = 'http://127.0.0.1:1/x');")
     bench.commit(("a", 0))
-    assert bench.wait_stalled() == "sink 'k': http://127.0.0.1:1/x cannot be reached: Connection refused"
+    assert bench.wait_stalled() == "sink 'k': http://127.0.0.1:1/*** cannot be reached: Connection refused"
     bench.run(http(receiver))  # a harmless change
     bench.wait_sent()
     assert latest(receiver.rows) == counts(("a", 0, 1))
@@ -348,3 +349,17 @@ def test_a_cursor_is_recorded_with_each_file(bench: Bench) -> None:
     record = json.loads((bench.folder / "out" / "_headrace" / "k.json").read_text())
     assert record["files"] == [path.name for path in data_files(bench.folder / "out")]
     assert record["cursor"] == bench.state().progress.place.to_text()
+
+
+def test_only_hosts_of_the_setting_are_reached(bench: Bench, receiver: Receiver) -> None:
+    workspace = bench.sinks._workspace
+    workspace.settings = replace(workspace.settings, http_allow="example.com, *.internal:8443")
+    bench.run(http(receiver))
+    bench.commit(("a", 0))
+    reason = bench.wait_stalled()
+    assert "sink 'k': the setting http_allow does not list the host of its URL; found 127.0.0.1:" in reason
+    assert not receiver.requests
+    workspace.settings = replace(workspace.settings, http_allow="example.com, 127.0.0.*")
+    bench.sinks.retry("k")
+    bench.wait_sent()
+    assert receiver.requests

@@ -171,8 +171,8 @@ def test_slices_of_another_definition_are_not_taken_for_ones_own(workspace: Work
     store = open_store(workspace, 1)
     first = store.register(VIEW, fingerprint(VIEW), {"events": 5}, {"events": Point(3, Position.at(30), None)})
     old = Slices(slices_folder(workspace.builds, first, "events"), 0, 3)
-    with old.adding(0, 2) as draft:
-        draft.mkdir()
+    with old.draft() as draft:
+        old.add(0, 2, draft, [])
     store.close()
     shutil.rmtree(workspace.data / "store")
     store = open_store(workspace, 2)
@@ -191,9 +191,8 @@ def test_a_damaged_slice_is_computed_again(
     slices = Slices(workspace.builds / "traffic-1-abc", 0, 3)
     for start, end in ((0, 1), (1, 3)):
         file = write_partials(tmp_path / f"p{end}", VIEW, [simple_event("/a", 0)])
-        with slices.adding(start, end) as draft:
-            draft.mkdir()
-            shutil.copy(file, draft / "part.parquet")
+        with slices.draft() as draft:
+            slices.add(start, end, draft, [shutil.copy(file, draft / "part.parquet")])
     broken = workspace.builds / "traffic-1-abc" / "0-1" / "part.parquet"
     damage(broken)
     (said,) = check_batch_layer(workspace, deep=False)
@@ -207,12 +206,13 @@ def test_a_damaged_slice_is_computed_again(
 def test_two_that_compute_the_same_slice_do_not_meet(tmp_path: Path) -> None:
     """A process that was paused, and the one that took over from it: each has a draft, and says what it holds."""
     slices = Slices(tmp_path / "slices", 0, 8)
-    with slices.adding(0, 8) as ours:
-        with slices.adding(0, 5) as paused:
-            for draft, name in ((paused, "a"), (ours, "b")):
-                draft.mkdir()
-                (draft / f"{name}.parquet").write_bytes(b"rows")
+    with slices.draft() as ours, slices.draft() as paused:
+        files = paused / "a.parquet", ours / "b.parquet"
+        for file in files:
+            file.write_bytes(b"rows")
+        slices.add(0, 5, paused, [str(files[0])])
         assert slices.done_to() == 5  # it woke, and what it had was whole
+        slices.add(0, 8, ours, [str(files[1])])
     assert not (tmp_path / "slices" / "5-8").exists()
     assert slices.done_to() in (5, 8)
     assert [[file.name for file in path.glob("*.parquet")] for path in sorted((tmp_path / "slices").iterdir())] == [
@@ -223,7 +223,7 @@ def test_two_that_compute_the_same_slice_do_not_meet(tmp_path: Path) -> None:
 
 def test_a_slice_that_fails_leaves_nothing(tmp_path: Path) -> None:
     slices = Slices(tmp_path / "slices", 0, 8)
-    with pytest.raises(FileNotFoundError), slices.adding(0, 8):
-        pass  # nothing was made: it is not taken for a slice without events
+    with pytest.raises(FileNotFoundError), slices.draft() as draft:
+        slices.add(0, 8, draft, [str(draft / "lost.parquet")])  # it is not taken for a slice without events
     assert slices.done_to() == 0
     assert not any((tmp_path / "slices").iterdir())

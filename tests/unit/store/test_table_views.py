@@ -223,7 +223,10 @@ def test_names_of_any_form(tmp_path: Path) -> None:
 
 
 def test_a_view_that_fails_stalls_alone(tmp_path: Path) -> None:
-    text = DEFINITIONS + "CREATE MATERIALIZED VIEW broken AS SELECT max(age * 2000000000) AS n FROM people;"
+    text = (
+        DEFINITIONS
+        + f"CREATE MATERIALIZED VIEW broken AS SELECT max(CAST(age AS DECIMAL(38, 0)) * 1{'0' * 37}) AS n FROM people;"
+    )
     table = Table(tmp_path, text)
     person = {"id": 1, "place": "Rome", "age": 1, "at": EPOCH, "_deleted": None}
     table.send([person])

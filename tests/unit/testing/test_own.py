@@ -65,3 +65,23 @@ def test_code_that_raises_fails_the_test(tmp_path: Path) -> None:
 def test_a_change_of_the_code_is_used_by_the_next_run(tmp_path: Path) -> None:
     assert run(tmp_path / "a", PYTHON).state == "passed"
     assert run(tmp_path / "b", PYTHON.replace("RATE = 1.8", "RATE = 2.0")).state == "failed"
+
+
+def test_a_function_is_called_for_columns_of_a_joined_table(tmp_path: Path) -> None:
+    python = "import headrace as hr\nimport pyarrow.compute as pc\n\n\n"
+    python += '@hr.udf("plan STRING", gives="STRING")\ndef shout(plan):\n    return pc.utf8_upper(plan)\n'
+    sql = """
+    CREATE TABLE users (id STRING PRIMARY KEY, plan STRING);
+    CREATE STREAM clicks (who STRING);
+    CREATE MATERIALIZED VIEW loud AS
+    SELECT shout(u.plan) AS plan, count(*) AS hits FROM clicks c JOIN users u ON c.who = u.id GROUP BY shout(u.plan);
+    """
+    (tmp_path / "own.py").write_text(python)
+    (tmp_path / "own.sql").write_text(sql)
+    text = "- {name: x, given: {clicks: [{who: a}], users: [{id: a, plan: pro}]}, ask: loud, expect: [{plan: PRO}]}"
+    (test,), errors = read_text(text)
+    assert not errors
+    engine = QuickEngine()
+    result = Runner(tmp_path, engine).run(test, tmp_path)
+    engine.close()
+    assert (result.state, messages(result)) == ("passed", [])

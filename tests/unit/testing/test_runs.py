@@ -365,7 +365,7 @@ def test_repeated_events_are_dead_letters(tmp_path: Path) -> None:
   ask: totals
   expect:
     rows: [{n: 3, amount: 13}]
-    dead_letters: ["duplicate, found id = 'a', first at position 0", "field 'amount'"]
+    dead_letters: ["duplicate, found id = 'a', first at position 32", "field 'amount'"]
 """
     make_workspace(tmp_path, definitions, text)
     engine = QuickEngine()

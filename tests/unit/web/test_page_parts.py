@@ -6,18 +6,20 @@ import re
 import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from html import unescape
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from headrace.cells import number, short, value
+from headrace.define.catalog import parse
 from headrace.html import data, join, plain, tag
 from headrace.server.state import FieldStatus, StreamDefinition
 from headrace.web.page.cache import Cache
 from headrace.web.page.chart import chart
 from headrace.web.page.frame import asset
-from headrace.web.page.hints import send_events
+from headrace.web.page.hints import define_view, send_events
 from headrace.web.page.series import Point, Series
 from headrace.web.session import LASTS_S, Sessions
 
@@ -221,3 +223,11 @@ def test_text_has_enough_contrast(scheme: str) -> None:
         for ground in ("ground", "surface"):
             low, high = sorted([luminance(colours[f"line-{line}"]), luminance(colours[ground])])
             assert (high + 0.05) / (low + 0.05) >= 3, (line, ground)
+
+
+def test_the_view_that_an_empty_workspace_is_shown_is_accepted() -> None:
+    for name in ("visits", "web events"):
+        sql = f"CREATE STREAM `{name}` (page STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at);\n"
+        html = str(define_view(".", StreamDefinition(name, "json", (), "at", 0, None, None, None)))
+        (view,) = re.findall(r"CREATE MATERIALIZED VIEW .*?;", unescape(html), re.DOTALL)
+        assert list(parse(sql + view).views) == [f"{name}_per_minute"]

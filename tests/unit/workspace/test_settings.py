@@ -36,6 +36,9 @@ def test_a_variable_overrides_the_file_and_an_option_overrides_both(
         ("port", "80", 80),
         ("upkeep_every_s", "5", 5.0),
         ("token", "", ""),
+        ("spark_master", "local", "local"),
+        ("spark_master", "local[2]", "local[2]"),
+        ("spark_master", "local[*, 3]", "local[*, 3]"),
     ],
 )
 def test_a_variable_is_converted_to_the_type_of_its_setting(
@@ -56,6 +59,9 @@ def test_a_variable_is_converted_to_the_type_of_its_setting(
         ("host", "5", "found 5; expected text"),
         ("rehearse", '"maybe"', "found 'maybe'; expected true or false"),
         ("log_level", '"loud"', "found 'loud'; expected one of debug, info, warning, error"),
+        ("spark_master", '"spark://h:7077"', "found 'spark://h:7077'; expected local[N] or local[*]: clusters are not"),
+        ("spark_master", '"local-cluster[2,1,512]"', "expected local[N] or local[*]: clusters are not supported yet"),
+        ("spark_master", '"yarn"', "expected local[N] or local[*]: clusters are not supported yet"),
     ],
 )
 def test_an_invalid_value_is_named(folder: Path, name: str, toml: str, sentence: str) -> None:

@@ -81,14 +81,14 @@ class Scope:
         return None
 
 
-def check(source: Source, node: Node, scope: Scope) -> Expression:
-    """The typed, canonical expression of a tree."""
+def check(source: Source, node: Node, scope: Scope, *, may_be_null: bool = False) -> Expression:
+    """The typed, canonical expression of a tree; with `may_be_null` also NULL, whose type is VOID."""
     try:
         term = Checker(source, scope).term(node)
         sql = render(term)
     except RecursionError:
         raise source.error(node.at, "the expression is too long", fix="split it") from None
-    if term.type == VOID:
+    if term.type == VOID and not (may_be_null and term.is_literal):
         raise source.error(node.at, "NULL alone has no type", fix="give it one, as in CAST(NULL AS STRING)")
     if term.type == INTERVAL:
         raise source.error(

@@ -14,7 +14,7 @@ from headrace.define.expression.coercion import VOID
 from headrace.define.expression.division import DIVISION, division_sql
 from headrace.define.expression.duckdb_casts import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression.functions import FUNCTIONS, TABLE
-from headrace.define.expression.overflow import KEPT, keep_arithmetic
+from headrace.define.expression.overflow import KEPT, WRAP, keep_arithmetic, wrapped_sql
 from headrace.define.expression.patterns import re2_pattern, re2_replacement
 from headrace.define.expression.syntax import Node
 from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
@@ -96,7 +96,7 @@ def _same_case(function: str, text: str) -> str:
 def _in_years(sql: str, term: Term) -> str:
     """The value in a list: if the expression occurred twice, DuckDB would compute it once, but outside of TRY."""
     first, last = (bound.replace("TIMESTAMP", "TIMESTAMPTZ") for bound in BOUNDS[term.type.name])
-    return f"list_filter([TRY({sql})], lambda t: t BETWEEN {first} AND {last})[1]"
+    return f"list_filter([TRY({sql})], lambda _t: _t BETWEEN {first} AND {last})[1]"
 
 
 def _translate(term: Term) -> str:
@@ -110,6 +110,8 @@ def _translate(term: Term) -> str:
     args = [f"({translate(arg)})" for arg in term.args]
     if term.op == DIVISION:
         return division_sql(term, args)
+    if term.op.startswith(WRAP):
+        return wrapped_sql(term, args)
     if term.op in KEPT.values():
         return f"CAST({term.op}({args[0]}, {args[1]}) AS {duckdb_type(term.type)})"
     if term.op == "part":

@@ -14,7 +14,8 @@ from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.coercion import as_decimal
 from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
 from headrace.define.expression.division import MOST_DIGITS, with_divisions
-from headrace.define.expression.overflow import keep_arithmetic
+from headrace.define.expression.long_keys import shorten_duckdb
+from headrace.define.expression.overflow import keep_arithmetic, wrap_arithmetic
 from headrace.define.expression.terms import Term, render
 from headrace.define.model import Column, Key, Stream, View
 from headrace.define.tokens import Source
@@ -46,7 +47,8 @@ def duckdb_face(stream: Stream, view: View) -> View:
         place = f"key '{key.name}'"
         if not has_equal_text(key.expression.type):
             raise DefinitionError(f"{place}: only Spark computes keys of type {key.expression.type}")
-        return replace(key, expression=of(place, key.expression))
+        face = of(place, key.expression)
+        return replace(key, expression=replace(face, sql=shorten_duckdb(face.sql, face.type)))
 
     def column_of(column: Column) -> Column:
         place, aggregate = f"column '{column.name}'", column.aggregate
@@ -95,7 +97,7 @@ def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
             text = render(part)
         if text is not None:
             raise DefinitionError(f"only Spark computes {text}")
-    return f"CAST({translate(keep_arithmetic(term))} AS {duckdb_type(expression.type)})"
+    return f"CAST({translate(wrap_arithmetic(term))} AS {duckdb_type(expression.type)})"
 
 
 def parts_of(term: Term) -> Iterator[Term]:

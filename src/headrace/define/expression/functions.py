@@ -285,7 +285,7 @@ NOT_HERE = {
         ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin"),
         "a window is allowed only in GROUP BY, on its own",
     ),
-    **dict.fromkeys(("session", "session_window"), "use window, TUMBLE or HOP; sessions are not available yet"),
+    "count_window": "windows of so many events are not available yet; use window, TUMBLE or HOP of event time",
     **dict.fromkeys(
         ("explode", "unnest", "flatten", "arrayjoin", "posexplode"),
         "a row for each element of an ARRAY is made in FROM, as in LATERAL VIEW explode(x) t AS i; x[0] reads one, "

@@ -11,14 +11,21 @@ from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, T
 from headrace.define.expression.peers import instead_of_function
 from headrace.define.expression.signatures import KINDS, Function, Parameter
 from headrace.define.expression.standard import ARROW
-from headrace.define.expression.syntax import Call, Name
+from headrace.define.expression.syntax import Call, Interval, Literal, Name, walk
 from headrace.define.expression.terms import Term, quote, render
 from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError, did_you_mean, nearest
-from headrace.types import Type
+from headrace.types import STRING, Type
 
 USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"
 MOST_DIGITS_OF_SECONDS = 11
+NO_SESSIONS = "sessions (session_window(…), SESSION) are not available yet"
+_SESSIONS = {
+    "session_window": "window",
+    "session": "TUMBLE",
+    "session_start": "TUMBLE_START",
+    "session_end": "TUMBLE_END",
+}
 Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
     ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",
@@ -51,6 +58,8 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
     if name == ARROW:
         message = "-> gives JSON, where a text has quotes"
         return source.error(call.at, message, write=instead_of_function(call), end=end)
+    if name in _SESSIONS:
+        return _no_session(source, call)
     write = instead_of_function(call)
     if write:
         return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)
@@ -59,6 +68,20 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
     if near is None:
         return source.error(call.at, message, fix=fix)
     return source.error(call.at, message, fix=f"did you mean '{near}'?", write=near, end=call.at + len(call.name))
+
+
+def _no_session(source: Source, call: Call) -> DefinitionError:
+    """The window of a fixed size to write; of a gap that depends on the event, of the first one that it names."""
+    time, *gaps = call.written.arguments if call.written else ("…",)
+    if len(call.args) > 1 and not isinstance(call.args[1], Literal | Interval):
+        texts = [part.text for part in walk(call.args[1]) if isinstance(part, Literal) and part.type == STRING]
+        durations = [text for text in texts if re.match(r"\d+ ", text)]
+        gaps = [escape(durations[0] if durations else "30 minutes")]
+    write = f"{_SESSIONS[call.name.lower()]}({', '.join([time, *gaps])})"
+    end = call.written.end if call.written else None
+    return source.error(
+        call.at, NO_SESSIONS, fix=f"meanwhile write windows of a fixed size: {write}", write=write, end=end
+    )
 
 
 def _why_not(name: str) -> tuple[str, str | None]:

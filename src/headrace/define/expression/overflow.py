@@ -13,6 +13,8 @@ from headrace.define.expression.terms import COMPARISON, LEVELS, Term
 LARGEST = {"INT": 2**31 - 1, "BIGINT": 2**63 - 1}
 # Arithmetic by functions that DuckDB's optimizer leaves as they are.
 KEPT = {"+": "add", "-": "subtract", "*": "multiply"}
+WRAP = "wrap "  # before an operator
+WRAPPED = ("+", "-", "*", "DIV", "abs")
 
 
 def keep_arithmetic(term: Term, *, unless_limited: bool = False) -> Term:
@@ -24,6 +26,26 @@ def keep_arithmetic(term: Term, *, unless_limited: bool = False) -> Term:
     if _compares(term):
         args = [arg if unless_limited and _limit(arg) else _kept(arg) for arg in args]
     return replace(term, args=tuple(args))
+
+
+def wrap_arithmetic(term: Term) -> Term:
+    """The term with integer arithmetic that wraps around in DuckDB as it does in Spark."""
+    args = tuple(map(wrap_arithmetic, term.args))
+    wraps = term.op in WRAPPED and term.type.is_integer
+    return replace(term, op=f"{WRAP}{term.op}" if wraps else term.op, args=args)
+
+
+def wrapped_sql(term: Term, args: list[str]) -> str:
+    """DuckDB's SQL of a term that wraps around: computed in 128 bits, of which the lowest count."""
+    wide = [f"CAST({arg} AS HUGEINT)" for arg in args]
+    op = term.op.removeprefix(WRAP)
+    if len(wide) == 1:
+        value = f"abs({wide[0]})" if op == "abs" else f"-{wide[0]}"
+    else:
+        value = f"{wide[0]} // nullif({wide[1]}, 0)" if op == "DIV" else f"{wide[0]} {op} {wide[1]}"
+    half = LARGEST[term.type.name] + 1
+    lowest = f"({value} + {half}) & CAST({2 * half - 1} AS HUGEINT)"
+    return f"CAST(({lowest}) - {half} AS {'INTEGER' if term.type.name == 'INT' else 'BIGINT'})"
 
 
 def limits_of(term: Term) -> Iterator[tuple[str, int]]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.computed import PATTERNS, translate
+from headrace.define.expression.long_keys import shorten_spark
 from headrace.define.expression.terms import Term, render
 from headrace.define.expression.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
 from headrace.define.model import Stream, View
@@ -63,7 +64,7 @@ def spark_face(stream: Stream, view: View) -> SparkFace:
     face = replace(
         view,
         where=writer.expression(view.where),
-        keys=tuple(replace(key, expression=writer.required(key.expression)) for key in view.keys),
+        keys=tuple(replace(key, expression=writer.key(key.expression)) for key in view.keys),
         columns=tuple(
             replace(
                 column,
@@ -104,6 +105,11 @@ class _Writer:
 
     def expression(self, expression: Expression | None) -> Expression | None:
         return self.required(expression) if expression else None
+
+    def key(self, expression: Expression) -> Expression:
+        """A key of a view; one that is too long is shortened."""
+        face = self.required(expression)
+        return replace(face, sql=shorten_spark(face.sql, face.type))
 
     def required(self, expression: Expression) -> Expression:
         source = Source(expression.sql)
@@ -157,5 +163,5 @@ def _quoted(key: str) -> str:
 def _within(sql: str, first: str, last: str, *, once: bool) -> str:
     """SQL for the value, NULL outside of the bounds; with `once`, `sql` occurs once: nested, it would grow too long."""
     if once:
-        return f"filter(array({sql}), t -> t BETWEEN {first} AND {last})[0]"
+        return f"filter(array({sql}), _t -> _t BETWEEN {first} AND {last})[0]"
     return f"CASE WHEN {sql} BETWEEN {first} AND {last} THEN {sql} END"

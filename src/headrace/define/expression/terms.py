@@ -52,6 +52,12 @@ def quote(name: str) -> str:
     return name if _PLAIN.match(name) and name.upper() not in KEYWORDS else in_backticks(name)
 
 
+def unquote(text: str) -> str:
+    """The name that is written so, with or without quotes."""
+    mark = text[:1]
+    return text[1:-1].replace(mark * 2, mark) if mark in ("`", '"') else text
+
+
 def in_backticks(name: str) -> str:
     """A name in Spark SQL, whatever its characters are."""
     return "`" + name.replace("`", "``") + "`"

@@ -36,21 +36,22 @@ from headrace.errors import DefinitionError
 from headrace.types import Expression
 
 
-def rows_of(query: Query) -> Rows:
-    """The rows of a query, without the conditions that follow its last step."""
+def rows_of(query: Query, following: RowStep | None = None) -> Rows:
+    """The rows of a query, without the conditions that follow its last step; `following` is a step after it."""
     if isinstance(query.stream, Table) and query.steps:
         raise DefinitionError(
             f"'{query.stream.name}' is a table: rows are made of events of streams",
             fix=f"join it to a stream, or read it in a view: {query.stream.name}.group_by(…).agg(…)",
         )
     rows = Rows.of(query.stream)
-    for step in query.steps:
-        rows = _apply(step, rows)
+    steps = (*query.steps, following)
+    for step, next_step in zip(query.steps, steps[1:], strict=True):
+        rows = _apply(step, rows, before_union=isinstance(next_step, Union))
     return rows
 
 
-def all_rows_of(query: Query, what: str) -> Rows:
-    """All rows of a query that makes no view."""
+def all_rows_of(query: Query, what: str, following: RowStep | None = None) -> Rows:
+    """All rows of a query that makes no view; `following` is a step after it."""
     if query.is_of_view:
         raise DefinitionError(
             f"{what} is made of one event at a time, and group_by and agg need other events",
@@ -60,7 +61,7 @@ def all_rows_of(query: Query, what: str) -> Rows:
         raise DefinitionError(
             f"{what} is made of events of streams, and '{query.stream.name}' is a table", fix="name a stream"
         )
-    rows = rows_of(query)
+    rows = rows_of(query, None if query.conditions else following)
     return _apply(Conditions(query.conditions), rows) if query.conditions else rows
 
 
@@ -86,21 +87,21 @@ def join_conditions(sources: Sequence[Source], scope: Scope) -> Expression | Non
     return check(conjunction, parse_tree(conjunction), scope)
 
 
-def _apply(step: RowStep, rows: Rows) -> Rows:
+def _apply(step: RowStep, rows: Rows, *, before_union: bool = False) -> Rows:
     match step:
         case Conditions():
             condition = join_conditions(step.sources, rows.scope())
             return rows if condition is None else rows.where(condition)
         case Selection():
             with placed(step.at):
-                return rows.select(_columns(step, rows))
+                return rows.select(_columns(step, rows, before_union))
         case Explosion():
             values = check(step.values, parse_tree(step.values), rows.scope())
             with placed(step.at):
                 return rows.explode(values, step.names, outer=step.outer, position=step.position)
         case Union():
             with placed(step.at):
-                return rows.union(*(all_rows_of(other, "a union") for other in step.others))
+                return rows.union(*(all_rows_of(other, "a union", step) for other in step.others))
         case Sampling():
             keys = [check(key, parse_tree(key), rows.scope()) for key in step.keys]
             with placed(step.at):
@@ -121,7 +122,7 @@ def _join(step: Joining, rows: Rows) -> Rows:
     return apply_join(item, rows, TableScope(step.on, {step.table.name.lower(): step.table}, {}))
 
 
-def _columns(step: Selection, rows: Rows) -> Columns:
+def _columns(step: Selection, rows: Rows, before_union: bool) -> Columns:
     star = [(entry.name, entry.expression) for entry in rows.star()]
     if step.kind == "drop":
         return _without(star, [source.text for _, source in step.columns])
@@ -132,7 +133,7 @@ def _columns(step: Selection, rows: Rows) -> Columns:
             if name is None and source.text.strip() == "*":
                 columns += star
                 continue
-            column, value = _column(name, source, rows)
+            column, value = _column(name, source, rows, before_union)
             place = next((at for at, (known, _) in enumerate(columns) if known.lower() == column.lower()), None)
             if step.kind == "with_columns" and place is not None:
                 columns[place] = columns[place][0], value
@@ -142,14 +143,14 @@ def _columns(step: Selection, rows: Rows) -> Columns:
     return columns
 
 
-def _column(name: str | None, source: Source, rows: Rows) -> tuple[str, Expression]:
+def _column(name: str | None, source: Source, rows: Rows, before_union: bool) -> tuple[str, Expression]:
     item = read_item(source)
     scope = rows.scope()
     name = name or item.alias or Checker(source, scope).name(item.node)
     if name is None:
         raise source.error(item.node.at, "this expression has no name", fix=f'write select(name="{source.text}")')
     check_name(name, "field")
-    return name, check(source, item.node, scope)
+    return name, check(source, item.node, scope, may_be_null=before_union)
 
 
 def _without(columns: Columns, names: Sequence[str]) -> Columns:

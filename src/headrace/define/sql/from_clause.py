@@ -5,11 +5,15 @@ What is read is a tree, as it was written; `row_query.py` makes rows of it when 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from headrace.define.columns import contains_aggregate
+from headrace.define.expression.hints import NO_SESSIONS
 from headrace.define.expression.syntax import Call, Node, walk
+from headrace.define.expression.terms import quote
 from headrace.define.sql.joins import read_in_query, read_join
+from headrace.define.sql.later import instead_of_numbers, refuse_pattern
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
 from headrace.define.sql.samples import read_sample
@@ -18,7 +22,7 @@ from headrace.errors import DefinitionError
 
 GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer", "unnest", "arrayjoin")
 WINDOW_TABLES = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}  # by name or in order
-JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI", "ARRAY")
+JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "LATERAL", "ANTI", "SEMI", "ARRAY", "ASOF")
 # Words that end an item of FROM, where another one would be its alias.
 AFTER_ITEM = frozenset((
     "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "SORT", "OFFSET", "FETCH", "UNION", "EXCEPT", "INTERSECT", "QUALIFY",
@@ -131,7 +135,8 @@ class FromReader(PeerReader):
         """`*` or `t.*`, with EXCEPT and REPLACE; None if the next item is another."""
         if self.sees_symbol("*"):
             return self._star(self.take().start, None)
-        if self.next.kind in (WORD, QUOTED) and self.ahead(1).text == "." and self.ahead(2).text == "*":
+        symbols = [(token.kind, token.text) for token in (self.ahead(1), self.ahead(2))]
+        if self.next.kind in (WORD, QUOTED) and symbols == [("symbol", "."), ("symbol", "*")]:
             of = self.take()
             self.take()
             self.take()
@@ -194,7 +199,7 @@ class FromReader(PeerReader):
                 self.next.start, "FROM begins with a stream", fix="write FROM orders CROSS JOIN UNNEST(items) AS t(i)"
             )
         if self.sees("SESSION") and self.ahead(1).text == "(":
-            raise self.error(self.next.start, "sessions are not available yet", fix="use TUMBLE, HOP or CUMULATE")
+            raise self._refuse_session_table()
         if self.next.upper in WINDOW_TABLES and self.ahead(1).text == "(":
             if not self.may_have_window:
                 raise self.error(
@@ -203,7 +208,26 @@ class FromReader(PeerReader):
                 )  # fmt: skip
             return self._window_table()
         token = self.expect_name("a stream")
+        if self.sees_symbol("(") and token.upper == "CHANGES":
+            raise self.error(
+                token.start, "a stream of the changes of a view is not available yet",
+                fix="meanwhile CREATE SINK … FROM the view WITH (…) sends its changes, and `headrace watch` shows them",
+            )  # fmt: skip
+        if self.sees("MATCH_RECOGNIZE"):
+            raise refuse_pattern(self, token.text)
         return Input(token.start, token.text)
+
+    def _refuse_session_table(self) -> DefinitionError:
+        """SESSION(TABLE clicks PARTITION BY user_id, DESCRIPTOR(ts), INTERVAL …) of Flink."""
+        start = self.index
+        self.take()
+        self.skip_parentheses()
+        text = re.sub(r"(?i)^SESSION", "TUMBLE", self.text_since(start))
+        text = re.sub(r"(?is)\s+PARTITION\s+BY\s+.*?(?=,\s*DESCRIPTOR)", "", text)
+        return self.error(
+            self.tokens[start].start, NO_SESSIONS, fix=f"meanwhile write windows of a fixed size: {text}", write=text,
+            span=self.span_since(start),
+        )  # fmt: skip
 
     def _window_table(self) -> Input:
         """TUMBLE(TABLE clicks, DESCRIPTOR(at), INTERVAL …), its arguments by place or by name, as in Flink."""
@@ -350,10 +374,7 @@ class FromReader(PeerReader):
         nodes = [item.node for item in items if isinstance(item, RowItem)] + ([where] if where else [])
         over = next((call for call in map(_over, nodes) if call), None)
         if over:
-            raise self.error(
-                over.at, f"{over.name}(…) OVER needs other events, and a stream is made of one at a time",
-                fix=f"aggregate in a materialized view; CREATE VIEW over it may have {over.name}(…) OVER",
-            )  # fmt: skip
+            raise instead_of_numbers(self.source, over.at, over.name)
         aggregate = next((node for node in nodes if contains_aggregate(node)), None)
         at = aggregate.at if aggregate else self.next.start
         if not aggregate and not self.sees("GROUP", "BY"):
@@ -366,7 +387,7 @@ class FromReader(PeerReader):
             )  # fmt: skip
         raise self.error(
             at, f"{what} needs other events, and a stream is made of one at a time",
-            fix=f"write CREATE MATERIALIZED VIEW {self.declaring} AS SELECT …",
+            fix=f"write CREATE MATERIALIZED VIEW {quote(self.declaring or 'v')} AS SELECT …",
             write="MATERIALIZED VIEW", span=(self.creates.start, self.creates.end),
         )  # fmt: skip
 

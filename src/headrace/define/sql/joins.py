@@ -13,8 +13,9 @@ from headrace.define.expression.syntax import Call, Logic, Name, Node, Operation
 from headrace.define.model import Stream, Table
 from headrace.define.relation import JoinKind
 from headrace.define.row_scope import RowScope
+from headrace.define.sql.later import refuse_stream_join, time_before
 from headrace.define.sql.query_tree import JoinItem
-from headrace.define.tokens import Source
+from headrace.define.tokens import Source, Token
 from headrace.errors import DefinitionError, did_you_mean
 from headrace.types import BOOLEAN, TIMESTAMP, Expression
 
@@ -28,7 +29,7 @@ _REFUSED = {
     "FULL": ("FULL JOIN would need a row of each key that no event has", "write LEFT JOIN, with the stream first"),
     "NATURAL": ("NATURAL JOIN is not supported", f"write {_FORM}"),
     "CROSS": ("CROSS JOIN to a table would make a row for each of its keys", f"write {_FORM}"),
-    ",": ("a comma joins each event to every row", f"write {_FORM}"),
+    ",": ("a comma joins each event to every row", f"write {_FORM}; a join of two streams is not available yet"),
 }
 
 
@@ -40,8 +41,8 @@ class TableScope:
     tables: Mapping[str, Table]
     streams: Mapping[str, Stream]
 
-    def find(self, name: str, at: int) -> Table:
-        """The table of a name."""
+    def find(self, name: str, at: int, item: JoinItem | None = None) -> Table:
+        """The table of a name, which `item` joins."""
         table = self.tables.get(name.lower())
         if table is not None:
             reason = refuse_table(table)
@@ -49,11 +50,7 @@ class TableScope:
                 raise self.source.error(at, reason.message, found=reason.found, fix=reason.fix)
             return table
         if name.lower() in self.streams:
-            raise self.source.error(
-                at, f"'{name}' is a stream: joins of two streams are not available yet",
-                fix=f"join a table: CREATE TABLE latest PRIMARY KEY (…) AS SELECT … FROM {name} keeps its latest row "
-                "of each key; UNION ALL puts the events of both after one another",
-            )  # fmt: skip
+            raise refuse_stream_join(self.source, item or JoinItem(at, name, "inner"))
         spellings = {table.name.lower(): table.name for table in self.tables.values()}
         fix = did_you_mean(name, spellings.values())
         declare = "only tables are joined: declare it with CREATE TABLE … PRIMARY KEY; CREATE VIEW joins views"
@@ -70,6 +67,7 @@ def read_join(reader: FromReader) -> JoinItem:
     if refusal:
         raise reader.error(token.start, refusal[0], fix=refusal[1])
     kind: JoinKind = "inner"
+    as_of_join = reader.accept("ASOF")
     if reader.accept("LEFT"):
         kind = "left"
         reader.accept("OUTER")
@@ -90,12 +88,41 @@ def read_join(reader: FromReader) -> JoinItem:
     if columns:
         raise reader.error(name.start, "the columns of a joined table cannot be renamed here", fix="rename in SELECT")
     as_of = as_of or _read_as_of(reader)
-    item = JoinItem(name.start, name.text, kind, alias, as_of)
+    item = JoinItem(name.start, name.text, kind, alias, as_of, name_end=name.end)
+    if as_of_join:
+        raise _refuse_as_of_join(reader, token, item)
+    if reader.sees("WITHIN"):  # of ksqlDB, for joins of streams
+        within = reader.index
+        reader.take()
+        if reader.sees_symbol("("):
+            reader.skip_parentheses()
+        else:
+            reader.read_duration()
+        item = replace(item, left_out=(reader.span_since(within),))
     if reader.accept("USING"):
         return replace(item, using=reader.names_in_parentheses("USING"))
     if not reader.accept("ON"):
         raise reader.unexpected(f"ON and the primary key, as in {_FORM}")
     return replace(item, on=reader.expression())
+
+
+def _refuse_as_of_join(reader: FromReader, token: Token, item: JoinItem) -> DefinitionError:
+    """ASOF JOIN quotes q MATCH_CONDITION (t.ts >= q.ts) ON …, and with the condition in ON."""
+    left_out, matching = [(token.start, token.end)], None
+    if reader.sees("MATCH_CONDITION"):
+        at = reader.index
+        reader.take()
+        matching = reader.expression()
+        left_out.append(reader.span_since(at))
+    if item.alias:
+        left_out.append((item.name_end, reader.tokens[reader.index - 1].end if matching is None else left_out[-1][0]))
+    if reader.accept("USING"):
+        item = replace(item, using=reader.names_in_parentheses("USING"))
+    elif reader.accept("ON"):
+        item = replace(item, on=reader.expression())
+    time = time_before(matching or item.on, item.alias or item.name)
+    item = replace(item, left_out=tuple(left_out))
+    return refuse_stream_join(reader.source, item, as_of=time or "…")
 
 
 def _read_as_of(reader: FromReader) -> Node | None:
@@ -133,7 +160,7 @@ def read_in_query(reader: FromReader, operand: Node | None, negated: bool, at: i
 def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
     """The rows after a JOIN."""
     source = scope.source
-    table = scope.find(item.name, item.at)
+    table = scope.find(item.name, item.at, item)
     _check_alias(source, item, rows)
     entries = joined_entries(rows, table, item.alias)
     keys: dict[str, Expression] = {}
@@ -154,7 +181,7 @@ def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
             rest.append(condition)
         else:
             keys[pair[0]] = _key(source, rows, table, *pair)
-    whole = RowScope((*rows.entries, *entries), rows.owner, rows.event_time is None)
+    whole = RowScope((*rows.entries, *entries), rows.owner)
     residual = _all(source, rest, whole, "ON")  # first: a name that is ambiguous is told as such
     _check_whole_key(source, item, table, keys)
     as_of = _as_of(source, item, rows, table)
@@ -190,7 +217,9 @@ def _apply_query(query: TableQuery, rows: Rows, scope: TableScope) -> Rows:
         )  # fmt: skip
     operand = _key(source, rows, table, key, query.operand)
     entries = joined_entries(rows, table, query.alias)
-    condition = _all(source, conjuncts(query.where), RowScope(entries, f"table '{table.name}'", False), "WHERE")
+    condition = _all(
+        source, conjuncts(query.where), RowScope(entries, f"table '{table.name}'", of_events=False), "WHERE"
+    )
     joined = with_join(rows, table, kind, {key: operand}, entries, None, condition)
     if query.negated:  # NULL NOT IN (…) is not true
         joined = joined.where(Expression(f"{operand.sql} IS NOT NULL", BOOLEAN))

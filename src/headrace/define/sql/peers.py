@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.define.columns import contains_aggregate
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 from headrace.define.expression.functions import UNSTABLE
+from headrace.define.expression.hints import NO_SESSIONS
 from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
 from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit
@@ -55,6 +57,7 @@ class Peer:
     items: tuple[str, ...] = ()  # of SELECT, as written, without names
     items_end: int = 0
     distinct: bool = False
+    grace: str | None = None  # GRACE PERIOD of ksqlDB
 
 
 NO_PEER = Peer()
@@ -138,8 +141,10 @@ class PeerReader(StatementReader):
         if self.accept("FINAL"):
             self.instead("FINAL is not needed: a stream keeps every event", token.start, token.end)
         elif self.accept("SAMPLE"):
-            self.take()
-            self.instead("SAMPLE is not available: a view counts every event", token.start, self.last_end)
+            share = self.take().text
+            percent = float(share) * 100 if re.fullmatch(r"0?\.\d+|1", share) else 10
+            sample = f"TABLESAMPLE ({percent:g} PERCENT)"
+            self.instead(f"SAMPLE {share} is {sample} here", token.start, self.last_end, sample)
         if self.sees("PREWHERE"):
             token = self.tokens[self.index]
             self.instead("PREWHERE is WHERE here", token.start, token.end, "WHERE")
@@ -154,8 +159,6 @@ class PeerReader(StatementReader):
         at = self.take().start
         self.take()
         self.expect_symbol("(", f"WINDOW {kind}")
-        if kind == "SESSION":
-            self.refuse(at, "WINDOW SESSION: sessions are not available yet", "use WINDOW TUMBLING or HOPPING")
         spans: dict[str, str] = {}
         while not spans or self.accept_symbol(","):
             word = self.take().upper if self.next.kind == "word" else ""
@@ -163,9 +166,12 @@ class PeerReader(StatementReader):
             self.accept("PERIOD")
             spans[word] = format_duration(self.read_duration())
         self.expect_symbol(")", f"the size of WINDOW {kind}")
-        window = tuple(spans[word] for word in ("SIZE", "ADVANCE") if word in spans)
-        self.instead(f"WINDOW {kind} is written window(…) in GROUP BY here", at, self.last_end)
-        self.peer = replace(self.peer, window=window if kind != "SESSION" else ())
+        window = tuple(spans[word] for word in ("SIZE", "ADVANCE", "") if word in spans)  # SESSION (30 MINUTES)
+        reason = f"WINDOW {kind} is written window(…) in GROUP BY here"
+        if kind == "SESSION":
+            reason = f"{NO_SESSIONS}: meanwhile write windows of a fixed size"
+        self.instead(reason, at, self.last_end)
+        self.peer = replace(self.peer, window=window, grace=spans.get("GRACE"))
 
     def read_emit(self) -> None:
         """Read EMIT CHANGES, EMIT FINAL, EMIT ON WINDOW CLOSE."""
@@ -229,6 +235,10 @@ def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionErro
         spans = tuple(Literal(select.at, span, STRING) for span in peer.window)
         window = Call(select.at, "window", (Name(select.at, stream.time_column), *spans))
         select = replace(select, groups=(*select.groups, window))
+    if peer.grace:
+        patience = f"WATERMARK FOR {time} AS {time} - INTERVAL {peer.grace.upper()}"
+        reason = f"GRACE PERIOD is the patience of the stream '{stream.name}': {patience} in its CREATE STREAM"
+        peer = replace(peer, reasons=(*peer.reasons, reason))
     write = rewrite(select.source, peer, insert)
     error = select.source.error(peer.start, "; ".join(peer.reasons), write=write, end=peer.end)
     return select, [*errors, *clock_errors, error]

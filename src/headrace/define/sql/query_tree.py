@@ -53,6 +53,8 @@ class JoinItem:
     as_of: Node | None = None
     on: Node | None = None
     using: tuple[str, ...] = ()
+    name_end: int = 0  # the offset after the name
+    left_out: tuple[tuple[int, int], ...] = ()  # offsets of what only a join of streams has, as WITHIN
 
 
 @dataclass(frozen=True)

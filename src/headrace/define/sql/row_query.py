@@ -59,17 +59,18 @@ class Inputs:
         return inputs
 
 
-def rows_of_query(query: Query, inputs: Inputs) -> Rows:
-    """The rows of a query; raises all of its mistakes at once."""
+def rows_of_query(query: Query, inputs: Inputs, *, in_union: bool = False) -> Rows:
+    """The rows of a query; raises all of its mistakes at once. In a union a column may be NULL, without a type."""
     inputs = inputs.with_queries(query.queries)
+    in_union = in_union or len(query.parts) > 1
     mistakes, parts = Mistakes(), []
     for part in query.parts:
         with mistakes.collect():
             if isinstance(part, Query):
-                parts.append(rows_of_query(part, inputs))
+                parts.append(rows_of_query(part, inputs, in_union=in_union))
             else:
                 names = [entry.name for entry in parts[0].entries if not entry.carried] if parts else ()
-                parts.append(_rows_of_select(part, inputs, names))
+                parts.append(_rows_of_select(part, inputs, names, in_union=in_union))
     mistakes.check()
     with located(inputs.source, query.parts[-1].at):
         return parts[0].union(*parts[1:]) if len(parts) > 1 else parts[0]
@@ -151,7 +152,7 @@ def contains_generator(node: Node) -> bool:
     return any(isinstance(part, Call) and part.name.lower() in GENERATORS for part in walk(node))
 
 
-def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] = ()) -> Rows:
+def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] = (), *, in_union: bool = False) -> Rows:
     """The rows of one SELECT. Columns without a name have that of the same place in the first part of a union."""
     source, mistakes = inputs.source, Mistakes()
     rows = rows_of_from(select.source, inputs)
@@ -174,7 +175,7 @@ def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] =
             new_columns = (
                 _star(item, scope, source)
                 if isinstance(item, StarItem)
-                else _columns(item, rows, scope, source, default)
+                else _columns(item, rows, scope, source, default, in_union)
             )
             at = item.at if isinstance(item, StarItem) else item.node.at
             _check_repeats(new_columns, columns, source, at)
@@ -220,7 +221,7 @@ def hoist(source: Source, rows: Rows, items: Sequence[tuple[Node, Sequence[str]]
 
 
 def _columns(
-    item: RowItem, rows: Rows, scope: RowScope, source: Source, default: str | None
+    item: RowItem, rows: Rows, scope: RowScope, source: Source, default: str | None, in_union: bool
 ) -> list[tuple[str, Expression]]:
     if item.node in scope.generated:
         new = rows.entries[len(scope.entries) :]
@@ -228,7 +229,7 @@ def _columns(
         return [(e.name, e.expression) for e in ((new[-1], *new[:-1]) if has_position else new)]
     if len(item.names) > 1:
         raise source.error(item.node.at, "one value has one name", found=", ".join(item.names), fix="AS name")
-    expression = check(source, item.node, scope)
+    expression = check(source, item.node, scope, may_be_null=in_union)
     name = item.names[0] if item.names else Checker(source, scope).name(item.node) or default
     if name is None:
         raise source.error(item.node.at, "this expression has no name", fix="add one: AS total, or another name")

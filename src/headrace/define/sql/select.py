@@ -34,6 +34,7 @@ from headrace.define.sql.windows import (
     read_bucket,
     read_window,
     same_windows,
+    whole_window,
     window_bound,
 )
 from headrace.define.tokens import Source
@@ -250,7 +251,7 @@ class ViewBuilder:
     def _groups(self) -> list[tuple[Node, str | None]]:
         if self.select.all_keys:
             return [(item.node, item.alias) for item in self.select.items if self._is_group(item)]
-        return [self._resolve(node) for node in self.select.groups]
+        return [self._resolve(whole_window(node)) for node in self.select.groups]
 
     def _is_group(self, item: Item) -> bool:
         """Whether GROUP BY ALL groups by an item: not if it has an aggregate, or names other outputs."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headrace.define.expression.check import check_condition
 from headrace.define.expression.syntax import Node
+from headrace.define.expression.terms import quote
 from headrace.define.mistakes import Mistakes
 from headrace.define.model import Sink, Stream, View
 from headrace.define.rules import located
@@ -59,7 +60,8 @@ class SinkReader(OptionsReader):
             raise self.error(
                 self.next.start,
                 f"CREATE SINK {name.text} {self.next.upper} is not available",
-                fix=f"make a materialized view of the query, then write CREATE SINK {name.text} FROM view WITH (…)",
+                fix="make a materialized view of the query, then write "
+                f"CREATE SINK {quote(name.text)} FROM view WITH (…)",
             )
         self.expect("FROM", f"CREATE SINK {name.text}")
         reads = self.expect_name("a view or a stream")

@@ -158,12 +158,12 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         token = self.take()
         reasons = {
             "TABLE": "CREATE TABLE … AS SELECT is CREATE MATERIALIZED VIEW here",
-            "VIEW": "plain CREATE VIEW is not available; a materialized view is kept up to date",
+            "VIEW": "a definition is not temporary: CREATE MATERIALIZED VIEW reads streams, CREATE VIEW reads views",
         }
         self.instead(reasons[token.upper], start, token.end, "MATERIALIZED VIEW")
         return self.view()
 
     def _unknown_statement(self) -> DefinitionError:
-        error = self.unexpected("STREAM, TABLE, MATERIALIZED VIEW, SINK or ALERT")
+        error = self.unexpected("STREAM, TABLE, MATERIALIZED VIEW, VIEW, SINK or ALERT")
         error.message = "this cannot be created" if error.message == "syntax error" else error.message
         return error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, Table
 from headrace.define.rules import located
 from headrace.define.sql.derived import DerivedReader, DerivedStatement, build_derived
@@ -74,7 +75,7 @@ class TableReader(DerivedReader):
                 raise self.error(
                     token.start,
                     f"CREATE TABLE {stream.name} has neither a PRIMARY KEY nor a WATERMARK",
-                    fix=f"a table of events is a stream: write CREATE STREAM {stream.name} (…); "
+                    fix=f"a table of events is a stream: write CREATE STREAM {quote(stream.name)} (…); "
                     "a table of the latest row of each key needs PRIMARY KEY (…)",
                     write="STREAM",
                     end=token.end,

@@ -10,6 +10,7 @@ from headrace.define.columns import contains_aggregate
 from headrace.define.derive import Rows
 from headrace.define.expression.check import check
 from headrace.define.expression.syntax import Node, Star
+from headrace.define.expression.terms import quote
 from headrace.define.mistakes import FollowUpError, Mistakes, each, join
 from headrace.define.model import Stream, Table, View
 from headrace.define.pruning import view_over
@@ -78,12 +79,12 @@ def _refuse_rows(select: Select, scope: RowScope, instead: str) -> None:
         return  # perhaps a misspelled aggregate: reported below
     if re.match(r"CREATE\s+TABLE", select.source.text[select.peer.start :], re.IGNORECASE):
         message = f"CREATE TABLE {select.name} AS SELECT has neither a PRIMARY KEY nor an aggregate"
-        fix = f"write CREATE TABLE {select.name} PRIMARY KEY (…) AS SELECT … for the latest row of each key, "
-        fix += f"or CREATE {instead} {select.name} AS SELECT … for all rows"
+        fix = f"write CREATE TABLE {quote(select.name)} PRIMARY KEY (…) AS SELECT … for the latest row of each key, "
+        fix += f"or CREATE {instead} {quote(select.name)} AS SELECT … for all rows"
     else:
         what = "its rows are events one by one: a stream" if instead == "STREAM" else "its rows are those of the table"
         message = f"view '{select.name}' has no aggregate, so that {what}"
-        fix = f"write CREATE {instead} {select.name} AS SELECT …, or add an aggregate: count(*) AS hits"
+        fix = f"write CREATE {instead} {quote(select.name)} AS SELECT …, or add an aggregate: count(*) AS hits"
     error = select.source.error(select.at, message, fix=fix)
     written = rewrite(select.source, select.peer, [])
     head = re.match(r"CREATE(\s+OR\s+\w+)?\s+MATERIALIZED\s+VIEW", written, re.IGNORECASE)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.define.durations import SECOND_MS
+from headrace.define.expression.computed import duckdb_name
 from headrace.define.expression.syntax import Logic, Node, Star
+from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit, read_order
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.select import Item, Select
@@ -17,7 +19,7 @@ _NOT_IN_VIEWS = {
     "UNION": "unite streams in FROM: FROM (SELECT … UNION ALL SELECT …)",
     "EXCEPT": "make two views",
     "INTERSECT": "make two views",
-    "QUALIFY": "write HAVING",
+    "QUALIFY": "write CREATE VIEW over it",
 }
 _SETS = ("ROLLUP", "CUBE")
 _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
@@ -137,7 +139,21 @@ class ViewReader(FromReader):
         while self.next.upper in _NOT_IN_VIEWS:
             word, at = self.next.upper, self.next.start
             clause = "SORT BY" if word == "SORT" else word
-            self.refuse(at, f"{clause} is not supported in a view", _NOT_IN_VIEWS[word])
+            start = self.index
             self.take()
             while not self.at_end() and (word in _SECOND_QUERY or self.next.upper not in _NOT_IN_VIEWS):
                 self.take()
+            if word == "QUALIFY":
+                self._refuse_qualify(start)
+            else:
+                self.refuse(at, f"{clause} is not supported in a view", _NOT_IN_VIEWS[word])
+
+    def _refuse_qualify(self, start: int) -> None:
+        view = quote(f"{self.declaring}_qualified")
+        condition = self.text_since(start).replace("`", '"')
+        write = f"; CREATE VIEW {view} AS SELECT * FROM {duckdb_name(self.declaring or '')} {condition}"
+        error = self.error(
+            self.tokens[start].start, "QUALIFY is not supported in a materialized view: its rows are not numbered",
+            fix=f"write it in a view over this one{write}", write=write, span=self.span_since(start),
+        )  # fmt: skip
+        self.mistakes.errors.append(error)

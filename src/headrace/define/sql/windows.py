@@ -8,8 +8,9 @@ from typing import Literal as LiteralType
 
 from headrace.define.calendar import MONTHS, Calendar, make_calendar, read_calendar, zone_name, zone_tile_ms
 from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration, parse_duration
-from headrace.define.expression.syntax import Call, Interval, Literal, Name, Node, Operation
-from headrace.define.model import Stream, Window
+from headrace.define.expression.syntax import Call, Interval, Literal, Name, Node, Operation, Part
+from headrace.define.expression.terms import quote
+from headrace.define.model import ARRIVED, Stream, Window
 from headrace.define.rules import located, make_calendar_window, make_cumulative, make_window
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -51,19 +52,30 @@ def window_bound(source: Source, node: Node) -> Bound | None:
         return (
             "start" if name in START_CALLS else "end" if name in END_CALLS else "both" if name in WINDOW_CALLS else None
         )
+    if isinstance(node, Part) and is_window_call(node.value):  # window(at, '1 minute').start of Spark
+        return _part(source, node)
     if not isinstance(node, Name):
         return None
     name = node.name.lower()
     if (node.of or "").lower() == "window":
-        if name not in ("start", "end"):
-            raise source.error(node.at, f"a window has no '{node.name}'", expected="window.start or window.end")
-        return "start" if name == "start" else "end"
+        return _part(source, node)
     return {"window": "both", "window_start": "start", "window_end": "end"}.get(name)  # type: ignore[return-value]
+
+
+def _part(source: Source, node: Name | Part) -> Bound:
+    if node.name.lower() not in ("start", "end"):
+        raise source.error(node.at, f"a window has no '{node.name}'", expected="window.start or window.end")
+    return "start" if node.name.lower() == "start" else "end"
 
 
 def is_window_call(node: Node) -> bool:
     """Whether an expression is a window, whatever it is of."""
     return isinstance(node, Call) and node.name.lower() in WINDOW_CALLS
+
+
+def whole_window(node: Node) -> Node:
+    """The window of `window(at, '1 minute').start`, which is the same to group by; other expressions as they are."""
+    return node.value if isinstance(node, Part) and is_window_call(node.value) else node
 
 
 def read_window(source: Source, call: Call, stream: Stream) -> Window:
@@ -206,11 +218,16 @@ def _zone(source: Source, node: Node) -> str:
 
 def _not_event_time(source: Source, node: Node, stream: Stream) -> DefinitionError:
     time, name = stream.time_column, node.name if isinstance(node, Name) else None
-    fix = f"write {time}"
-    if name and stream.relation is not None:
-        fix += f", or set it anew: CREATE STREAM {stream.name} (WATERMARK FOR {name}) AS SELECT …"
-    elif name and not stream.event_time:
-        fix = f"declare WATERMARK FOR {name} in the stream, or write {time}"
+    fix = f"write {quote(time)}"
+    if name and stream.relation is None and not stream.event_time:
+        fix = f"declare WATERMARK FOR {quote(name)} in the stream, or write {time}"
+    elif name:
+        field, columns = (ARRIVED[1:], f"*, {ARRIVED} AS {ARRIVED[1:]}") if name.lower() == ARRIVED else (name, "*")
+        derived = quote(f"{stream.name}_by_{field}")
+        fix += (
+            f", or read a stream with that event time: CREATE STREAM {derived} (WATERMARK FOR {quote(field)}) "
+            f"AS SELECT {columns} FROM {quote(stream.name)}"
+        )
     return source.error(
         node.at,
         f"a window is over the event time of the stream; that of '{stream.name}' is '{time}'",

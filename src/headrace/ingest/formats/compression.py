@@ -6,8 +6,6 @@ import zlib
 from enum import StrEnum
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.errors import IngestError
 from headrace.ingest.formats.source import LINGER_S, ByteSource
 
@@ -31,14 +29,17 @@ class Unpacked:
     """Reads compressed data; damage raises IngestError."""
 
     def __init__(self, source: ByteSource, compression: Compression) -> None:
+        import pyarrow as pa  # takes 0.1 s to import, and few files are compressed
+
         self._compression = compression
+        self._damage = (OSError, zlib.error, pa.ArrowException)
         self._reader: Any = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression.value)
 
     def read(self, size: int = -1, /) -> bytes:
         """At most `size` bytes; none at the end."""
         try:
             return bytes(self._reader.read(size))
-        except (OSError, zlib.error, pa.ArrowException) as error:
+        except self._damage as error:
             raise IngestError(
                 f"the {self._compression} data cannot be unpacked",
                 found=str(error).partition("\n")[0],

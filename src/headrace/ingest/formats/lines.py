@@ -8,10 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.errors import IngestError
 from headrace.ingest.counting import end_of_lines
-from headrace.ingest.formats.array import array_lines
-from headrace.ingest.formats.csv import csv_lines
 from headrace.ingest.formats.layout import Format, Layout
-from headrace.ingest.formats.parquet import parquet_lines
 from headrace.ingest.formats.source import LINGER_S, ByteSource
 from headrace.ingest.memory import allocate
 
@@ -26,6 +23,8 @@ def read_lines(
     """The events of a source, one line each, in pieces of about `size` bytes."""
     match layout.format:
         case Format.CSV:
+            from headrace.ingest.formats.csv import csv_lines  # loads Arrow
+
             return csv_lines(source, types, delimiter=layout.delimiter, names=layout.fields)
         case Format.PARQUET:
             return _parquet(source)
@@ -40,6 +39,8 @@ def _json(source: ByteSource) -> Iterator[bytes]:
     if source.look(3) == _MARK:
         source.skip(3)
     if source.look().lstrip()[:1] == b"[":
+        from headrace.ingest.formats.array import array_lines  # loads numpy
+
         yield from array_lines(source)
         return
     event = source.read_at_most(LONGEST_EVENT_BYTES).strip()
@@ -51,6 +52,8 @@ def _json(source: ByteSource) -> Iterator[bytes]:
 
 def _parquet(source: ByteSource) -> Iterator[bytes]:
     """Parquet is read from its end: input that is not seekable is copied to a temporary file first."""
+    from headrace.ingest.formats.parquet import parquet_lines  # loads Arrow
+
     if (seekable := source.seekable_file()) is not None:
         yield from parquet_lines(seekable)
         return

@@ -7,8 +7,6 @@ import select
 import time
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 LOOK_BYTES = 64 << 10
 LINGER_S = 0.5  # how long lines of a slow pipe wait for others
 
@@ -53,7 +51,7 @@ class ByteSource(io.RawIOBase):
     def seekable_file(self) -> Any:
         """The whole input as a seekable file; None if it can only be read forward."""
         if self._whole is not None:
-            return pa.BufferReader(self._whole)
+            return io.BytesIO(self._whole)
         if isinstance(self._source, io.IOBase) and self._source.seekable():
             self._source.seek(0)
             return self._source

@@ -75,13 +75,14 @@ def compare(
 def _differing(connection: duckdb.DuckDBPyConnection, view: View, speed: str) -> Iterator[Pair]:
     """The rows of table `folded` and of the query that are not equal to the byte, or missing on one side."""
     names = [EVENTS, CORRECTIONS, *(name for name, _ in partials_of(view))]
-    sides = [(f"b.{duckdb_name(name)}", f"s.{duckdb_name(name)}") for name in names]
-    fixed = [f"coalesce(b.{name}, s.{name})" for name in (PANE, *(duckdb_name(key.name) for key in view.keys))]
+    sides = [(f"_b.{duckdb_name(name)}", f"_s.{duckdb_name(name)}") for name in names]
+    fixed = [f"coalesce(_b.{name}, _s.{name})" for name in (PANE, *(duckdb_name(key.name) for key in view.keys))]
     selected = [*fixed, *(side for pair in sides for side in pair)]
     differs = " OR ".join(f"{batch} IS DISTINCT FROM {speed}" for batch, speed in sides)
     reader = connection.sql(
         f"SELECT {', '.join(f'{column} AS c{i}' for i, column in enumerate(selected))} "
-        f"FROM folded AS b FULL JOIN ({speed}) AS s ON b.{KEY_ID} = s.{KEY_ID} AND b.{PANE} = s.{PANE} WHERE {differs}"
+        f"FROM folded AS _b FULL JOIN ({speed}) AS _s ON _b.{KEY_ID} = _s.{KEY_ID} AND _b.{PANE} = _s.{PANE} "
+        f"WHERE {differs}"
     ).to_arrow_reader(PIECE)
     at = len(fixed)
     for piece in reader:

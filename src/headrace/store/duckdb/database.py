@@ -31,6 +31,8 @@ from headrace.parse.time_patterns import register as register_times
 from headrace.store.duckdb.older import AUDITS_OF_4, BASES_OF_4, BASES_OF_5, READABLE, UPGRADES
 from headrace.store.duckdb.sketches import register_functions
 from headrace.store.functions import register_function
+from headrace.store.time_limit import interruptible
+from headrace.store.version import VersionId
 
 FORMAT = 6  # of the file and of the batch tables that it speaks of; a newer one is refused
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -96,6 +98,7 @@ class Database:
         self._spare: list[duckdb.DuckDBPyConnection] = []
         self._statements: dict[str, duckdb.Statement] = {}  # parsed, by their text
         self._attached: dict[str, str] = {}  # file of a batch table -> its name in SQL
+        self.present: dict[VersionId, tuple[tuple[int, ...], int]] = {}  # of tables: commits, and rows with these
         self.corrections: dict[str, int] = {}  # in each batch table, by its file, as far as they were counted
         self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
         self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
@@ -210,7 +213,8 @@ class Database:
             if self._read_only:
                 _show_as_ours(connection)
         try:
-            yield connection
+            with interruptible(connection.interrupt):
+                yield connection
         except BaseException:
             connection.close()
             raise

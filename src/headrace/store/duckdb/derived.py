@@ -24,7 +24,7 @@ from headrace.define.relation import PLACE
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns, partials_of, plain_name
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.table_rows import ADDED, POSITION, ROW_ID, changed_rows, present_rows
-from headrace.store.duckdb.tables import ROW
+from headrace.store.duckdb.tables import ROW, place_column, same_place
 from headrace.store.key_ids import key_id_of_duckdb
 from headrace.store.version import Version
 from headrace.types import Expression
@@ -55,12 +55,9 @@ def is_made_of(connection: duckdb.DuckDBPyConnection, view: Version, table: Vers
 
 def drop_rows(connection: duckdb.DuckDBPyConnection, view: Version) -> None:
     """Drop what a version was made of."""
-    name = f"{plain_name(view.view.name)}_{view.home}_"
-    query = (
-        "SELECT table_name FROM duckdb_tables() "
-        "WHERE (starts_with(table_name, ?) OR starts_with(table_name, ?)) AND NOT temporary"
-    )
-    for (table,) in run(connection, query, [f"rows_{name}", f"made_{name}"]):
+    pattern = rf"(rows|made)_{plain_name(view.view.name)}_{view.home}_\d+"  # a view may be called as another, with _1
+    query = "SELECT table_name FROM duckdb_tables() WHERE regexp_full_match(table_name, ?) AND NOT temporary"
+    for (table,) in run(connection, query, [pattern]):
         run(connection, f"DROP TABLE {duckdb_name(table)}")
 
 
@@ -103,12 +100,13 @@ def follow(
         _replace_rows(connection, made_table(view, table))
         _compute_anew(connection, view.view, made_table(view, table))
     target, columns = duckdb_name(cells), _columns(view.view)
-    values = ", ".join(f"{name} = c.{name}" for name in _counted(view.view))
-    run(connection, f"UPDATE {target} SET {values} FROM {_CELLS} AS c WHERE {target}.rowid = c.{ROW}")
+    values = ", ".join(f"{name} = _c.{name}" for name in _counted(view.view))
+    run(connection, f"UPDATE {target} SET {values} FROM {_CELLS} AS _c WHERE {same_place(view.view, target, '_c')}")
     inserted = f"SELECT {', '.join(columns)} FROM {_CELLS} WHERE {ROW} IS NULL AND {EVENTS} > 0"
     run(connection, f"INSERT INTO {target} ({', '.join(columns)}) {inserted}")
     if not keep_empty:
-        run(connection, f"DELETE FROM {target} WHERE rowid IN (SELECT {ROW} FROM {_CELLS} WHERE {EVENTS} = 0)")
+        empty = f"FROM {_CELLS} AS _c WHERE _c.{EVENTS} = 0 AND {same_place(view.view, target, '_c')}"
+        run(connection, f"DELETE FROM {target} WHERE EXISTS ({empty})")
     return _CELLS
 
 
@@ -125,27 +123,28 @@ def _changed_cells(view: View, cells: str) -> str:
     steps = f"SELECT {', '.join(folded)} FROM ({fold_rows(view, _ROWS, ADDED)}) GROUP BY {KEY_ID}, {PANE}"
     now = dict(_columns_now(view))
     events, lost = now.pop(EVENTS), " OR ".join(_losses(view)) or "false"
-    selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in (KEY_ID, PANE, *keys)), f"{events} AS {EVENTS}"]
+    selected = [f"_t.{place_column(view)} AS {ROW}", *(f"_s.{name}" for name in (KEY_ID, PANE, *keys))]
+    selected += [f"{events} AS {EVENTS}"]
     selected += [f"CASE WHEN {events} > 0 THEN {value} END AS {name}" for name, value in now.items()]
     selected += [f"CAST(0 AS BIGINT) AS {CORRECTIONS}", f"{events} > 0 AND ({lost}) AS {_LOST}"]
     return (
-        f"SELECT {', '.join(selected)} FROM ({steps}) AS s LEFT JOIN {duckdb_name(cells)} AS t "
-        f"ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}"
+        f"SELECT {', '.join(selected)} FROM ({steps}) AS _s LEFT JOIN {duckdb_name(cells)} AS _t "
+        f"ON _t.{KEY_ID} = _s.{KEY_ID} AND _t.{PANE} = _s.{PANE} ORDER BY {ROW}"
     )
 
 
 def _columns_now(view: View) -> Iterator[tuple[str, str]]:
     """For each column of a cell what it is after a step, from those of the cell `t` and of the step `s`."""
-    plus, minus = f"s.{_plus(EVENTS)}", f"s.{_minus(EVENTS)}"
-    yield EVENTS, f"coalesce(t.{EVENTS}, 0) + coalesce({plus}, 0) - coalesce({minus}, 0)"
+    plus, minus = f"_s.{_plus(EVENTS)}", f"_s.{_minus(EVENTS)}"
+    yield EVENTS, f"coalesce(_t.{EVENTS}, 0) + coalesce({plus}, 0) - coalesce({minus}, 0)"
     for aggregate in _aggregates(view):
         columns = [(duckdb_name(name), part) for name, part in partial_columns(aggregate)]
         merged = []
         for name, part in columns:
-            mine, theirs = f"t.{name}", f"s.{_plus(name)}"
+            mine, theirs = f"_t.{name}", f"_s.{_plus(name)}"
             merged.append(f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})")
         if aggregate.subtracts:
-            merged = list(aggregate.subtract_columns(merged, [f"s.{_minus(name)}" for name, _ in columns]))
+            merged = list(aggregate.subtract_columns(merged, [f"_s.{_minus(name)}" for name, _ in columns]))
         for (name, part), value in zip(columns, merged, strict=True):
             yield name, f"CAST({value} AS {duckdb_type(part.type)})"
 
@@ -154,9 +153,9 @@ def _losses(view: View) -> Iterator[str]:
     """Conditions under which a cell lost something that cannot be subtracted."""
     for aggregate in _aggregates(view):
         for name, part in partial_columns(aggregate) if not aggregate.subtracts else ():
-            mine, minus = f"t.{duckdb_name(name)}", f"s.{_minus(duckdb_name(name))}"
+            mine, minus = f"_t.{duckdb_name(name)}", f"_s.{_minus(duckdb_name(name))}"
             if part.merge.chooses:
-                yield f"({minus} IS NOT NULL AND (t.{EVENTS} IS NULL OR {minus} IS NOT DISTINCT FROM {mine}))"
+                yield f"({minus} IS NOT NULL AND (_t.{EVENTS} IS NULL OR {minus} IS NOT DISTINCT FROM {mine}))"
             elif part.merge == SUM:
                 yield f"coalesce({minus} <> 0, false)"
             else:
@@ -177,9 +176,9 @@ def _compute_anew(connection: duckdb.DuckDBPyConnection, view: View, row_table: 
         return
     rows = f"(SELECT * FROM {duckdb_name(row_table)} SEMI JOIN ({lost}) USING ({KEY_ID}, {PANE}))"
     run(connection, f"CREATE OR REPLACE TEMP TABLE {_ANEW} AS {fold_rows(view, rows)}")
-    values = ", ".join(f"{name} = a.{name}" for name in _counted(view))
-    same = f"{_CELLS}.{KEY_ID} = a.{KEY_ID} AND {_CELLS}.{PANE} = a.{PANE}"
-    run(connection, f"UPDATE {_CELLS} SET {values} FROM {_ANEW} AS a WHERE {same}")
+    values = ", ".join(f"{name} = _a.{name}" for name in _counted(view))
+    same = f"{_CELLS}.{KEY_ID} = _a.{KEY_ID} AND {_CELLS}.{PANE} = _a.{PANE}"
+    run(connection, f"UPDATE {_CELLS} SET {values} FROM {_ANEW} AS _a WHERE {same}")
 
 
 def _plus(name: str) -> str:

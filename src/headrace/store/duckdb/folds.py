@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
+from headrace.define.durations import DAY_MS
 from headrace.define.expression.computed import duckdb_name, duckdb_type
 from headrace.define.model import View
 from headrace.store.columns import (
@@ -30,6 +30,7 @@ from headrace.store.duckdb.tables import (
     fixed_columns,
     fold_column,
     read_column,
+    stored_columns,
 )
 from headrace.store.key_ids import key_id_of
 from headrace.store.selection import Selection
@@ -43,7 +44,7 @@ STAND_INS = {
     "TIMESTAMP": "TIMESTAMPTZ '1970-01-01 00:00:00+00'",
 }
 
-EDGE, TILE = "_edge", "_tile"  # of a calendar: the start of a bucket, and of the spans that tile all of them
+FIRST, END, DAY = "_first", "_end", "_day"  # of a calendar: bounds of a window, and a UTC day that it shares time with
 SPANS = "_spans"  # of keys: the spans of time in which rows are read
 FEW_IDS = 10  # of keys; more are joined instead of written as literals
 
@@ -88,14 +89,14 @@ def fold(
 
 def changed(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
     """What `fold` gives for all keys, of the rows in SPANS; the key id follows the bucket."""
-    id, bucket = f"CAST(r.{KEY_ID} AS VARCHAR)", _bucket(selection)
+    id, bucket = f"CAST(_r.{KEY_ID} AS VARCHAR)", _bucket(selection)
     keys = [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
     selected = [f"{bucket} AS {BUCKET}", f"{id} AS {KEY_ID}", *keys, *counted(*COUNTED)]
     selected += [fold_column(name, part) for name, part in shown_partials(view)]
     spans = f"(SELECT CAST({KEY_ID} AS UUID) AS _span_key, {FROM}, {TO} FROM {SPANS})"
-    within = f"JOIN {spans} ON r.{KEY_ID} = _span_key AND {PANE} >= {FROM} AND {PANE} < {TO}"
+    within = f"JOIN {spans} ON _r.{KEY_ID} = _span_key AND {PANE} >= {FROM} AND {PANE} < {TO}"
     query, parameters = _select(view, sources, selection, selected, within)
-    groups = f"r.{KEY_ID}" if selection.bucket_ms is None else f"{bucket}, r.{KEY_ID}"
+    groups = f"_r.{KEY_ID}" if selection.bucket_ms is None else f"{bucket}, _r.{KEY_ID}"
     return f"{query} GROUP BY {groups} ORDER BY {BUCKET}", parameters
 
 
@@ -124,6 +125,18 @@ def rows_of(
         for table in _tables(view, sources, selection)
     ]
     return " UNION ALL ".join(queries), parameters
+
+
+def all_rows(view: View, sources: Sequence[TableSource]) -> str:
+    """All rows of a version, each with its key id."""
+    pane_ms = view.window.pane_ms if view.window else None
+    every = Selection(by=tuple(key.name for key in view.keys), bucket_ms=pane_ms)
+    return rows_of(view, sources, every, with_id=True)[0]
+
+
+def step_rows(view: View, partials: str) -> str:
+    """The partials of a step, as rows of its version."""
+    return all_rows(view, [TableSource(f"(SELECT {stored_columns(view)} FROM {partials})", batch=False)])
 
 
 def few(view: View, sources: Sequence[TableSource], selection: Selection, most: int) -> tuple[str, list[Any]]:
@@ -156,8 +169,8 @@ def nth_bucket(view: View, sources: Sequence[TableSource], selection: Selection,
 def _bucket(selection: Selection) -> str:
     if selection.bucket_ms is None:
         return f"CAST({int(selection.origin_ms)} AS BIGINT)"
-    if selection.edges:
-        return EDGE
+    if selection.calendar:
+        return f"({PANE} - ({PANE} - {FIRST}) % {int(selection.step_ms)})" if selection.step_ms else FIRST
     size, origin = int(selection.bucket_ms), int(selection.origin_ms)
     # The remainder is made positive: % takes the sign of the dividend, and panes may lie before the origin.
     return f"({PANE} - (({PANE} - {origin}) % {size} + {size}) % {size})"
@@ -165,12 +178,12 @@ def _bucket(selection: Selection) -> str:
 
 def _bucket_near(selection: Selection) -> str:
     """The bucket of a row, to be compared with that of the last row of the page before."""
-    if not selection.edges or selection.after is None:
+    if selection.calendar is None or selection.after is None:
         return _bucket(selection)
     last = int(selection.after[0])
     if selection.newest_first:
         return f"CASE WHEN {PANE} < {last} THEN {last - 1} ELSE {last} END"
-    return f"CASE WHEN {PANE} < {selection.next_edge(last)} THEN {last} ELSE {last + 1} END"
+    return f"CASE WHEN {PANE} < {selection.end_of(last)} THEN {last} ELSE {last + 1} END"
 
 
 def _select(
@@ -183,25 +196,30 @@ def _select(
         f"SELECT {fixed}, {table.batch_events}, {table.read(partials)} FROM {table.name}{_where(table.conditions)}"
         for table in _tables(view, sources, selection)
     )
-    joined = f" JOIN {_edges(selection.edges)}" if selection.edges else ""
-    return f"SELECT {', '.join(selected)} FROM ({rows}) AS r {within}{joined}{_where(conditions)}", parameters
+    joined = f" JOIN {_windows(selection.windows, parameters)}" if selection.calendar else ""
+    return f"SELECT {', '.join(selected)} FROM ({rows}) AS _r {within}{joined}{_where(conditions)}", parameters
 
 
-def _edges(edges: Sequence[int]) -> str:
-    """A table that gives each pane the start of its bucket, to join: by hash, since buckets differ in length."""
-    first, tile = edges[0], math.gcd(*(edge - edges[0] for edge in edges))
-    tiles = f"SELECT unnest(range({first}, {edges[-1]}, {tile})) AS {TILE}"
-    starts = f"SELECT unnest([{', '.join(map(str, edges[:-1]))}]) AS {EDGE}"
+def _windows(windows: Sequence[tuple[int, int]], parameters: list[Any]) -> str:
+    """A table that gives each pane its window, to join: by the hash of its day, since windows differ in length."""
+    starts, ends = (_parameter([window[at] for window in windows], parameters) for at in (0, 1))
+    bounds = f"SELECT unnest(CAST({starts} AS BIGINT[])) AS {FIRST}, unnest(CAST({ends} AS BIGINT[])) AS {END}"
+    days = f"unnest(range({_day_of(FIRST)}, {END}, {DAY_MS})) AS {DAY}"
     return (
-        f"(SELECT {TILE}, {EDGE} FROM ({tiles}) ASOF JOIN ({starts}) ON {TILE} >= {EDGE}) "
-        f"ON {PANE} - ({PANE} - {first}) % {tile} = {TILE}"
+        f"(SELECT {FIRST}, {END}, {days} FROM ({bounds})) "
+        f"ON {_day_of(PANE)} = {DAY} AND {PANE} >= {FIRST} AND {PANE} < {END}"
     )
 
 
-def pane_range(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
-    """A query for the first and the last pane of a selection, or for the day that they are in."""
-    query, parameters = _select(view, sources, replace(selection, after=None, calendar=None, bucket_ms=None), [PANE])
-    return f"SELECT min({PANE}), max({PANE}) FROM ({query})", parameters
+def _day_of(time: str) -> str:
+    return f"({time} - ({time} % {DAY_MS} + {DAY_MS}) % {DAY_MS})"
+
+
+def days_of(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
+    """A query for the UTC days that hold panes of a selection, ascending."""
+    every = replace(selection, after=None, calendar=None, bucket_ms=None)
+    query, parameters = _select(view, sources, every, [f"{_day_of(PANE)} AS {DAY}"])
+    return f"SELECT DISTINCT {DAY} FROM ({query}) ORDER BY {DAY}", parameters
 
 
 @dataclass(frozen=True)
@@ -248,8 +266,7 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     if selection.after is not None:
         if selection.bucket_ms is not None:
             last = int(selection.after[0])
-            end = selection.next_edge(last) if selection.edges else last + selection.bucket_ms
-            conditions.append(f"{PANE} < {end}" if selection.newest_first else f"{PANE} >= {last}")
+            conditions.append(f"{PANE} < {selection.end_of(last)}" if selection.newest_first else f"{PANE} >= {last}")
         conditions.append(_behind(selection, _bucket_near(selection), types, parameters))
     return conditions
 

@@ -1,13 +1,15 @@
-"""Rows of a view held in memory while it does not change: many lookups cost one read of the view.
+"""Rows of a view held in memory: many lookups cost one read of the view.
 
 A lookup costs DuckDB about a millisecond to plan and to scan the speed table, whatever it finds. Where a version is
-asked for many keys between two changes, all of its rows are read at once, and each key is found by its id.
+asked for many keys, all of its rows are read at once, and each key is found by its id. A step of the speed layer adds
+its partials to the rows that are held: rows of one key and pane are merged when they are asked for, as are those of the
+two layers.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -29,31 +31,50 @@ ROWS_A_LOOKUP = 4_000  # reading so many rows takes about as long as one lookup
 FIRST_LOOKUPS = 8  # before it is known how many rows a version has
 MOST_BYTES = 64 << 20  # of one view
 ROW_BYTES, SKETCH_BYTES = 200, 4_096  # at most, of a row beside its sketches and of a sketch
+MOST_STEP_ROWS = 4  # times the rows that were read: with more of steps beside them, they are read again
+UNASKED_STEPS = 20  # without a lookup, before rows are dropped
 MOST_VIEWS = 8  # the one that changed first leaves
 
 Row = tuple[Any, ...]
 
 
 class HeldRows:
-    """All rows of one version, in the order of their key ids."""
+    """Rows of one version, in the order of their key ids."""
 
-    def __init__(self, view: View, rows: pa.Table) -> None:
+    def __init__(self, names: list[str], halves: np.ndarray, rows: pa.Table) -> None:
         import numpy as np  # takes 0.1 s to import: not for commands that look up a key
 
-        self._names = [key.name for key in view.keys]
-        # The ids are 16 bytes each, without NULL. They are hashes: half of one is hardly ever shared.
-        halves = np.frombuffer(_values(rows.column(0)), dtype=">u8").reshape(-1, 2)
+        self._names = names
         order = np.lexsort((halves[:, 1], halves[:, 0]))
-        self._high, self._low = (halves[:, half].astype("u8")[order] for half in (0, 1))
-        self._rows = rows.drop_columns(rows.column_names[0]).take(order).combine_chunks()
+        self._halves = halves[order]
+        self._high, self._low = (np.ascontiguousarray(self._halves[:, half]) for half in (0, 1))
+        self._rows = rows.take(order).combine_chunks()
+
+    @classmethod
+    def read(cls, view: View, rows: pa.Table) -> HeldRows:
+        """From rows whose first column is the key id, 16 bytes without NULL."""
+        import numpy as np  # as above
+
+        # The ids are hashes: half of one is hardly ever shared.
+        halves = np.frombuffer(_values(rows.column(0)), dtype=">u8").reshape(-1, 2).astype("u8")
+        return cls([key.name for key in view.keys], halves, rows.drop_columns(rows.column_names[0]))
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def find(self, view: View, selection: Selection, most: int) -> list[Row] | None:
-        """The rows that the store would read for a selection by keys; None if it has to."""
-        spans = self._spans(view, selection.where) if selection.after is None else None
-        if spans is None or sum(end - start for start, end in spans) > most:
+    def join(self, other: HeldRows) -> HeldRows:
+        """The rows of both."""
+        # As above.
+        import numpy as np
+        import pyarrow as pa
+
+        halves = np.concatenate([self._halves, other._halves])
+        return HeldRows(self._names, halves, pa.concat_tables([self._rows, other._rows]))
+
+    def find(self, ids: Iterable[tuple[int, int]], selection: Selection, most: int) -> list[Row] | None:
+        """The rows of keys with these ids, by the halves of each; None if they are more."""
+        spans = [self._span(*halves) for halves in ids]
+        if sum(end - start for start, end in spans) > most:
             return None
         at = [
             0,
@@ -66,29 +87,63 @@ class HeldRows:
             return list(rows)
         return [row for row in rows if (first is None or row[0] >= first) and (last is None or row[0] < last)]
 
-    def _spans(self, view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[tuple[int, int]] | None:
-        ids = {key_id_of(view, alternative) for alternative in alternatives}
-        return None if None in ids else [self._span(id) for id in ids if id is not None]
-
-    def _span(self, id: str) -> tuple[int, int]:
-        start, end = _equal(self._high, int(id[:16], 16))
-        first, last = _equal(self._low[start:end], int(id[16:], 16))
+    def _span(self, high: int, low: int) -> tuple[int, int]:
+        start, end = _equal(self._high, high)
+        if start == end:
+            return start, end
+        first, last = _equal(self._low[start:end], low)
         return start + first, start + last
 
     def _slice(self, start: int, end: int, at: list[int]) -> list[Row]:
+        if start == end:
+            return []
         columns = (self._rows.column(place).slice(start, end - start).to_pylist() for place in at)
         return list(zip(*columns, strict=True))
 
 
+@dataclass(frozen=True)
+class Held:
+    """The rows of a version: those that were read, and the partials of the steps since then."""
+
+    rows: HeldRows
+    steps: tuple[HeldRows, ...] = ()  # each has more than twice the rows of the next, so that there are few
+
+    def find(self, view: View, selection: Selection, most: int) -> list[Row] | None:
+        """The rows that the store would read for a selection by keys, in more parts; None if it has to."""
+        ids = _ids(view, selection.where) if selection.after is None else None
+        if ids is None:
+            return None
+        rows: list[Row] = []
+        for part in (self.rows, *self.steps):
+            more = part.find(ids, selection, most - len(rows))
+            if more is None:
+                return None
+            rows += more
+        return rows
+
+    def after(self, step: HeldRows | None) -> Held | None:
+        """The rows after a step that added these partials, if any; None if they are too many."""
+        if step is None:
+            return self
+        steps = list(self.steps)
+        while steps and len(steps[-1]) <= 2 * len(step):
+            step = steps.pop().join(step)
+        steps.append(step)
+        fits = sum(map(len, steps)) <= MOST_STEP_ROWS * max(len(self.rows), ROWS_A_LOOKUP)
+        return Held(self.rows, tuple(steps)) if fits else None
+
+
 @dataclass
 class Demand:
-    """How often a version was asked for keys since its view changed, and before."""
+    """How often a version was asked for keys since its rows were held or its view changed, and before."""
 
     version: Version
     lookups: int = 0
     before: int = 0
     rows: int | None = None  # of the view, when it was last counted
-    held: HeldRows | None = None
+    held: Held | None = None
+    coming: tuple[Version, Held] | None = None  # the version and its rows once a step is committed
+    unasked: int = 0  # steps since the last lookup
     reading: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -102,15 +157,54 @@ class Lookups:
     def count(self, version: Version, keys: int) -> Demand:
         """Count a lookup of some keys."""
         with self._lock:
-            demand = self._demand.get(version.view.name)
-            if demand is None or demand.version != version:
+            demand = self._at(version)
+            if demand is None:
+                demand = self._demand.get(version.view.name)
                 self._demand.pop(version.view.name, None)
                 demand = Demand(version, before=demand.lookups, rows=demand.rows) if demand else Demand(version)
                 self._demand[version.view.name] = demand
                 while len(self._demand) > MOST_VIEWS:
                     self._demand.pop(next(iter(self._demand)))
             demand.lookups += keys
+            demand.unasked = 0
             return demand
+
+    def rows_of(self, version: Version, demand: Demand) -> Held | None:
+        """The rows that are held of a version."""
+        with self._lock:
+            return demand.held if demand.version == version else None
+
+    def hold(self, version: Version, demand: Demand, rows: HeldRows) -> None:
+        """Hold the rows that were read of a version, unless it has changed."""
+        with self._lock:
+            if demand.version == version and demand.coming is None:
+                demand.held = Held(rows)
+
+    def holds(self, version: Version) -> bool:
+        """Whether a step is to add its partials to the rows of a version, which it is about to change."""
+        with self._lock:
+            demand = self._at(version)
+            if demand is None or demand.held is None:
+                return False
+            demand.unasked += 1
+            if demand.unasked > UNASKED_STEPS:
+                demand.held = None
+            return demand.held is not None
+
+    def add(self, before: Version, after: Version, step: HeldRows | None) -> None:
+        """A step that is about to be committed adds these partials to the rows of a version."""
+        with self._lock:
+            demand = self._at(before)
+            held = demand.held.after(step) if demand and demand.held else None
+            if demand and held:
+                demand.coming = after, held
+
+    def _at(self, version: Version) -> Demand | None:
+        """The demand of a version, also if a step has made it since the last lookup."""
+        demand = self._demand.get(version.view.name)
+        if demand is not None and demand.coming is not None and demand.coming[0] == version:
+            (demand.version, demand.held), demand.coming = demand.coming, None
+        return demand if demand is not None and demand.version == version else None
 
 
 def pays(demand: Demand, rows: int | None) -> bool:
@@ -124,6 +218,12 @@ def pays(demand: Demand, rows: int | None) -> bool:
     events = sum(table.events for table in demand.version.batch)
     small = rows * (ROW_BYTES + SKETCH_BYTES * sketches) + events * sets <= MOST_BYTES
     return small and rows <= lookups * ROWS_A_LOOKUP
+
+
+def _ids(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[tuple[int, int]] | None:
+    """The halves of the ids of keys; None if one cannot be computed here."""
+    ids = {key_id_of(view, alternative) for alternative in alternatives}
+    return None if None in ids else [(int(id[:16], 16), int(id[16:], 16)) for id in ids if id is not None]
 
 
 def _values(column: pa.ChunkedArray) -> bytes:

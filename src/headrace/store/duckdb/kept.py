@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.disk import replace_file, sync
 from headrace.errors import FencedError
+from headrace.names import decode_name, encode_name
 
 PREFIX = "kept-"
 
@@ -47,14 +48,23 @@ class Kept:
             if not folders:
                 return {}
             with suppress(FileNotFoundError):
-                return {file.stem: file.read_text() for file in (folders[-1] / kind).glob("*.txt")}
+                return {decode_name(file.stem): file.read_text() for file in (folders[-1] / kind).glob("*.txt")}
         return {}
+
+    def get(self, kind: str, name: str) -> str | None:
+        """One of them."""
+        for _ in range(3):  # as above
+            folders = _folders(self._parent)
+            if folders:
+                with suppress(FileNotFoundError):
+                    return (folders[-1] / kind / f"{name}.txt").read_text()
+        return None
 
     def write(self, kind: str, name: str, value: str | None) -> None:
         """Keep a text in place of the one before; None: no longer. It is on disk when this returns."""
         assert self._fence is not None, "only the writer keeps"
         folder = self._folder(self._fence)
-        file = folder / kind / f"{name}.txt"
+        file = folder / kind / f"{encode_name(name)}.txt"
         try:
             if not folder.is_dir():
                 raise FileNotFoundError(folder)

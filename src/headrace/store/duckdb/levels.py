@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from headrace.define.model import View
 from headrace.store.columns import PANE
@@ -59,8 +58,12 @@ def _parts(
     first = None if start is None else -(-start // span) * span
     last = None if end is None else end // span * span
     long = first is None or last is None or last - first >= LEAST * finer[0][1]
-    shortest, across_starts = _uneven(selection.edges, span) if selection.edges else (bucket, [])
-    aligned = not across_starts and (bool(selection.edges) or bucket is None or not (bucket % span or origin % span))
+    shortest, across_starts = bucket, list[int]()
+    if selection.calendar:
+        shortest, across_starts = _uneven(selection, span)
+        aligned = not across_starts and selection.step_ms % span == 0
+    else:
+        aligned = bucket is None or not (bucket % span or origin % span)
     if not long or (shortest is not None and not aligned and shortest < 2 * span):
         yield from _parts(finer, start, end, selection, conditions)
         return
@@ -83,10 +86,14 @@ def _parts(
         yield from _parts(finer, last, end, selection, conditions)
 
 
-def _uneven(edges: Sequence[int], span: int) -> tuple[int, list[int]]:
-    """The length of the shortest bucket, and the starts of the spans that reach over the end of one."""
-    shortest = min(end - start for start, end in pairwise(edges))
-    return shortest, sorted({edge // span * span for edge in edges if edge % span})
+def _uneven(selection: Selection, span: int) -> tuple[int, list[int]]:
+    """The length of the shortest bucket, and the starts of the spans that reach over the end of a window.
+
+    Steps of windows are many: spans that reach over the ends of some of them are not worth reading.
+    """
+    shortest = min((end - start for start, end in selection.windows), default=0)
+    across_starts = {edge // span * span for window in selection.windows for edge in window if edge % span}
+    return 0 if selection.step_ms else shortest, sorted(across_starts)
 
 
 def _bounds(start: int | None, end: int | None) -> Iterator[str]:

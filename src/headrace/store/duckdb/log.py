@@ -44,9 +44,19 @@ def read_ticks(connection: duckdb.DuckDBPyConnection, version: Version, after: i
 
 def read_cells(connection: duckdb.DuckDBPyConnection, version: Version, after: int, upto: int) -> pa.Table:
     """The cells that were touched at the ticks (after, upto], each once."""
+    return _read_cells(connection, version, "tick > $after AND tick <= $upto", after, upto)
+
+
+def read_cells_again(connection: duckdb.DuckDBPyConnection, version: Version, after: int, upto: int) -> pa.Table:
+    """Of the keys that were touched at the ticks (after, upto], the cells that were touched after `upto`."""
+    keys = f"SELECT key_id FROM touched WHERE {OF_VERSION} AND tick > $after AND tick <= $upto"
+    return _read_cells(connection, version, f"tick > $upto AND key_id IN ({keys})", after, upto)
+
+
+def _read_cells(connection: duckdb.DuckDBPyConnection, version: Version, where: str, after: int, upto: int) -> pa.Table:
     query = (
         f"SELECT DISTINCT CAST(key_id AS VARCHAR) AS {KEY_ID}, pane AS {PANE} FROM touched "
-        f"WHERE {OF_VERSION} AND tick > $after AND tick <= $upto"
+        f"WHERE {OF_VERSION} AND {where}"
     )
     parameters = {**_id(version), "after": after, "upto": upto}
     table: pa.Table = connection.sql(query, params=parameters).to_arrow_table()

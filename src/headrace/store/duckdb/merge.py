@@ -67,11 +67,11 @@ def merge(
     version: Version,
     stream: str,
     parts: Partials,
-    note: Callable[[str | None], None] | None = None,
+    notes: Sequence[Callable[[str | None], None]] = (),
 ) -> None:
     """Merge partials of commits of a stream into a version's speed table.
 
-    `note` gets the name of a table with the cells that were merged, or None if there are none.
+    Each of `notes` gets the name of a table with the cells that were merged, or None if there are none.
     """
     if version.view.has_own_time(stream):
         newest_us = later(version.base(stream).newest_us, own_newest(parts))
@@ -93,7 +93,7 @@ def merge(
         for statement in [few] if len(rows) <= FEW_ROWS else merge_many(view, table, ROWS):
             run(connection, statement)
         source = ROWS
-    if note:
+    for note in notes:
         note(source)
     if source == ROWS:
         connection.unregister(ROWS)

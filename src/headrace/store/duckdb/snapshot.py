@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.define.durations import DAY_MS
 from headrace.define.expression.computed import duckdb_name
+from headrace.define.tables import holds_rows_of_table
 from headrace.errors import NotReadyError, UnavailableError
 from headrace.store.base import Audit
 from headrace.store.changes import Follower, Log
@@ -21,18 +21,18 @@ from headrace.store.duckdb.derived import is_made_of
 from headrace.store.duckdb.folds import (
     SPANS,
     TableSource,
+    all_rows,
     batch_only_bytes,
     changed,
     count_groups,
+    days_of,
     few,
     fold,
     nth_bucket,
-    pane_range,
-    rows_of,
 )
-from headrace.store.duckdb.held import Demand, HeldRows, Lookups, Row, pays
+from headrace.store.duckdb.held import Demand, Held, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
-from headrace.store.duckdb.log import read_cells, read_followers, read_log, read_ticks
+from headrace.store.duckdb.log import read_cells, read_cells_again, read_followers, read_log, read_ticks
 from headrace.store.duckdb.recompute import write_rows
 from headrace.store.duckdb.table_rows import present_count, present_rows
 from headrace.store.duckdb.tables import batch_only_columns, row_columns, speed_table
@@ -57,17 +57,22 @@ class DuckSnapshot:
         known: list[Version] | None,
         lookups: Lookups,
     ) -> None:
-        self._connection = connection
+        self._reader = connection
+        self.has_read = False  # the database; else all came from memory, and is right for its version
         self._database = database
         self._known = known  # the versions as this transaction sees them; None: not read yet
         self._lookups = lookups
-        self._whole: tuple[Demand, HeldRows] | None = None  # rows that were read and are not held yet
+        self._whole: tuple[Version, Demand, HeldRows] | None = None  # rows that were read and are not held yet
+
+    @property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        self.has_read = True
+        return self._reader
 
     def hold(self) -> None:
         """Hold the rows that were read, now that it is certain that nothing was committed meanwhile."""
         if self._whole:
-            demand, held = self._whole
-            demand.held = held
+            self._lookups.hold(*self._whole)
 
     def versions(self) -> list[Version]:
         if self._known is None:
@@ -87,6 +92,8 @@ class DuckSnapshot:
         return sum(table.rows for table in version.batch), int(sum(counts))
 
     def count_cells(self, version: Version) -> int:
+        if holds_rows_of_table(version.view):
+            return self._count_present(version)
         stored, names = sum(self.count(version)), self._stored_in(version)
         if len(names) == 1 or stored > COUNTED_ROWS:
             return stored
@@ -94,8 +101,13 @@ class DuckSnapshot:
         cells = " UNION ".join(f"SELECT {KEY_ID}, {PANE} FROM {name}{where}" for name in names)
         return int(run(self._connection, f"SELECT count(*) FROM ({cells})")[0][0])
 
-    def count_present(self, version: Version) -> int:
-        return int(run(self._connection, present_count(version.view, self._stored_in(version)))[0][0])
+    def _count_present(self, version: Version) -> int:
+        """How many rows a table has: its stored keys without those that are deleted. Counted once for each commit."""
+        known, at = self._database.present, tuple(base.applied_to for base in version.bases)
+        if known.get(version.id, ((), 0))[0] != at:
+            sql = present_count(version.view, self._stored_in(version))
+            known[version.id] = (at, int(run(self._connection, sql)[0][0]))
+        return known[version.id][1]
 
     def speed_events(self, version: Version) -> int:
         return sum(self._total(EVENTS, duckdb_name(table)) for table in speed_tables(version))
@@ -143,30 +155,27 @@ class DuckSnapshot:
     def _few_rows(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
         """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
         demand = self._lookups.count(version, len(selection.where))
-        held = demand.held or self._read_whole(demand, sources)
+        held = self._lookups.rows_of(version, demand) or self._read_whole(version, demand, sources)
         rows = held.find(version.view, selection, FEW) if held else None
         if rows is not None:
             return rows
         query, parameters = few(version.view, self._bounded(version, sources, selection), selection, FEW + 1)
         return self._database.run_again(self._connection, query, parameters)
 
-    def _read_whole(self, demand: Demand, sources: list[TableSource]) -> HeldRows | None:
+    def _read_whole(self, version: Version, demand: Demand, sources: list[TableSource]) -> Held | None:
         """All rows of a version that is asked for many keys; None if single reads cost less."""
         if not pays(demand, demand.rows) or not demand.reading.acquire(blocking=False):
             return None
         try:
-            view = demand.version.view
+            view = version.view
             if demand.rows is None:
-                demand.rows = sum(self.count(demand.version))
+                demand.rows = sum(self.count(version))
                 if not pays(demand, demand.rows):
                     return None
-            pane_ms = view.window.pane_ms if view.window else None
-            every = Selection(by=tuple(key.name for key in view.keys), bucket_ms=pane_ms)
-            query, parameters = rows_of(view, sources, every, with_id=True)
-            held = HeldRows(view, self._connection.sql(query, params=parameters).to_arrow_table())
+            held = HeldRows.read(view, self._connection.sql(all_rows(view, sources)).to_arrow_table())
             demand.rows = len(held)
-            self._whole = demand, held
-            return held
+            self._whole = version, demand, held
+            return Held(held)
         finally:
             demand.reading.release()
 
@@ -186,7 +195,7 @@ class DuckSnapshot:
         if selection.newest_first:
             start = bucket if start is None else max(bucket, start)
         else:
-            cut = selection.next_edge(bucket) if selection.edges else bucket + selection.bucket_ms
+            cut = selection.end_of(bucket)
             end = cut if end is None else min(cut, end)
         near = replace(selection, panes=(start, end))
         return self._folded(version, sources, near)
@@ -202,6 +211,9 @@ class DuckSnapshot:
 
     def touched(self, version: Version, after: int, upto: int) -> pa.Table:
         return read_cells(self._connection, version, after, upto)
+
+    def touched_again(self, version: Version, after: int, upto: int) -> pa.Table:
+        return read_cells_again(self._connection, version, after, upto)
 
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
         sources, selection = self._reading(version, selection, all_cells=True)
@@ -250,7 +262,7 @@ class DuckSnapshot:
     def _reading(
         self, version: Version, selection: Selection, *, all_cells: bool = False
     ) -> tuple[list[TableSource], Selection]:
-        """What to read for a selection, and the selection with its edges."""
+        """What to read for a selection, and the selection with its windows."""
         sources = self._sources(version, all_cells=all_cells)
         selection = self._resolve(version, sources, selection)
         return self._bounded(version, sources, selection), selection
@@ -265,11 +277,11 @@ class DuckSnapshot:
         return sources if size <= MOST_BATCH_ONLY else [replace(source, whole=False) for source in sources]
 
     def _resolve(self, version: Version, sources: list[TableSource], selection: Selection) -> Selection:
-        """The selection, with the edges of its calendar for the panes that are there."""
+        """The selection, with the windows of its calendar that hold panes."""
         if selection.calendar is None:
             return selection
-        first, last = run(self._connection, *pane_range(version.view, sources, selection))[0]
-        return selection.within(0, 0) if first is None else selection.within(first, last + DAY_MS)
+        days = run(self._connection, *days_of(version.view, sources, selection))
+        return selection.with_panes_in([day for (day,) in days])
 
     def _stored_in(self, version: Version) -> list[str]:
         """The tables of a version, as SQL writes their names."""

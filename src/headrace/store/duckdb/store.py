@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -101,8 +101,8 @@ class DuckStore:
         )
         history = any(base.horizon for base in bases) or view.over is not None
         with self._transaction() as connection:
-            own = [v for v in read_versions(connection) if v.view.name == view.name]
-            self._remove_unserved(connection, view.name)
+            own = _of_view(connection, view.name)
+            self._remove_unserved(connection, own)
             number = self._next_number(connection, view.name)
             serving = next((version.number for version in own if version.serving), None)
             version = Version(
@@ -148,7 +148,7 @@ class DuckStore:
             )
             insert_version(connection, version, self._fence)
             if source.serving:
-                self._remove_unserved(connection, view.name)
+                self._remove_unserved(connection, _of_view(connection, view.name))
                 change(connection, self._fence, source, state="retired", home=None)
                 for base in source.bases:
                     change_base(connection, self._fence, source, base.stream, batch=batch_text(()))
@@ -210,7 +210,7 @@ class DuckStore:
             version = self._expect(connection, view, number, "retired")
             if not version.whole:
                 raise gone(view, number, "its rows are gone")
-            self._remove_unserved(connection, view)
+            self._remove_unserved(connection, _of_view(connection, view))
             old = _serving(connection, view)
             change(connection, self._fence, version, state="ready", replaces=old and old.number)
             for base in version.bases:
@@ -239,7 +239,8 @@ class DuckStore:
             fault_point("store.before_merge")
             for id, parts in partials.items():
                 self._table_views.stage(connection, list(versions.values()), versions[id], parts)
-                merge(connection, versions[id], step.stream, parts, self._note(connection, versions[id], step))
+                notes = self._note(connection, versions[id], step), self._transactions.overlay(connection, versions[id])
+                merge(connection, versions[id], step.stream, parts, [note for note in notes if note])
             fault_point("store.before_commit")
         fault_point("store.after_commit")
 
@@ -399,9 +400,9 @@ class DuckStore:
         with self.snapshot() as snapshot:
             clean(self.batch_folder, snapshot.versions())
 
-    def _remove_unserved(self, connection: duckdb.DuckDBPyConnection, view: str) -> None:
-        for version in read_versions(connection):
-            if version.view.name == view and version.state in UNSERVED:
+    def _remove_unserved(self, connection: duckdb.DuckDBPyConnection, versions: Iterable[Version]) -> None:
+        for version in versions:
+            if version.state in UNSERVED:
                 self._remove(connection, version)
 
     def _remove(self, connection: duckdb.DuckDBPyConnection, version: Version) -> None:
@@ -423,7 +424,7 @@ class DuckStore:
 
         Followers distinguish old changes from new ones by it.
         """
-        number = next_number(connection, view, above=int(self._kept.read(NUMBER).get(view, 0)))
+        number = next_number(connection, view, above=int(self._kept.get(NUMBER, view) or 0))
         self._kept.write(NUMBER, view, str(number))
         return number
 
@@ -459,6 +460,10 @@ class DuckStore:
 
     def close(self) -> None:
         self._database.close()
+
+
+def _of_view(connection: duckdb.DuckDBPyConnection, view: str) -> list[Version]:
+    return [version for version in read_versions(connection) if version.view.name == view]
 
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:

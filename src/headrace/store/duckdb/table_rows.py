@@ -12,7 +12,7 @@ from headrace.define.model import ARRIVED, View
 from headrace.store.base import Partials
 from headrace.store.columns import KEY_ID, partials_of, plain_name
 from headrace.store.duckdb.database import run
-from headrace.store.duckdb.tables import stored_columns
+from headrace.store.duckdb.tables import DUCKDB_ROW, place_column, stored_columns
 from headrace.store.version import Version
 from headrace.types import Type
 
@@ -57,25 +57,27 @@ def stage_changes(
     finally:
         if not files:
             connection.unregister(_PARTS)
-    old = _latest(table.view, [_of_touched_keys(source) for source in sources])
+    old = _latest(table.view, [_of_touched_keys(table.view, source) for source in sources])
     run(connection, f"CREATE OR REPLACE TEMP TABLE {_OLD} AS {old}")
     new = _latest(table.view, [_OLD, _TOUCHED], once=False)
     run(connection, f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
     row = _row_column(table.view)
     selected = []
     for rows, others, added in ((_OLD, _NEW, "false"), (_NEW, _OLD, "true")):
-        other = f"ANTI JOIN {others} AS o ON o.{KEY_ID} = r.{KEY_ID} AND o.{row} IS NOT DISTINCT FROM r.{row}"
-        query = _select_rows(table.view, reads, f"{rows} AS r {other}")
+        other = f"ANTI JOIN {others} AS _o ON _o.{KEY_ID} = _r.{KEY_ID} AND _o.{row} IS NOT DISTINCT FROM _r.{row}"
+        query = _select_rows(table.view, reads, f"{rows} AS _r {other}")
         selected.append(f"SELECT *, {added} AS {ADDED} FROM ({query})")
     run(connection, f"CREATE OR REPLACE TEMP TABLE {changed_rows(table)} AS {' UNION ALL '.join(selected)}")
     for name in (_TOUCHED, _OLD, _NEW):
         run(connection, f"DROP TABLE {name}")
 
 
-def _of_touched_keys(source: str) -> str:
+def _of_touched_keys(table: View, source: str) -> str:
     """The rows of a source that have a touched key. Their places come first: then few rows are read whole."""
-    places = f"SELECT s.rowid FROM {source} AS s SEMI JOIN {_TOUCHED} USING ({KEY_ID})"
-    return f"(SELECT * FROM {source} WHERE rowid IN ({places}))"
+    if place_column(table) != DUCKDB_ROW:
+        return f"(SELECT * FROM {source} SEMI JOIN {_TOUCHED} USING ({KEY_ID}))"
+    places = f"SELECT _s.{DUCKDB_ROW} FROM {source} AS _s SEMI JOIN {_TOUCHED} USING ({KEY_ID})"
+    return f"(SELECT * FROM {source} WHERE {DUCKDB_ROW} IN ({places}))"
 
 
 def _latest(table: View, sources: Sequence[str], *, once: bool = True) -> str:

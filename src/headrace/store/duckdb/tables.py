@@ -15,6 +15,7 @@ from headrace.store.columns import (
 )
 
 ROWS = "_partials"  # the partials of a step, if they are not in files
+DUCKDB_ROW = "rowid"  # of each table of DuckDB
 STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
 
 
@@ -90,16 +91,28 @@ def merge_many(view: View, table_name: str, source: str) -> list[str]:
     table is about as small as the partials).
     """
     table, fixed, merged = duckdb_name(table_name), fixed_columns(view), _merged(view)
-    selected = [f"t.rowid AS {ROW}", *(f"s.{name}" for name in fixed)]
+    selected = [f"_t.{place_column(view)} AS {ROW}", *(f"_s.{name}" for name in fixed)]
     selected += [f"{value} AS {name}" for name, value in merged.items()]
     return [
-        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({_folded(view, source)}) AS s "
-        f"LEFT JOIN {table} AS t ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} ORDER BY {ROW}",
-        f"UPDATE {table} SET {', '.join(f'{name} = s.{name}' for name in merged)} "
-        f"FROM {STAGED} AS s WHERE {table}.rowid = s.{ROW}",
+        f"CREATE OR REPLACE TEMP TABLE {STAGED} AS SELECT {', '.join(selected)} FROM ({_folded(view, source)}) AS _s "
+        f"LEFT JOIN {table} AS _t ON _t.{KEY_ID} = _s.{KEY_ID} AND _t.{PANE} = _s.{PANE} ORDER BY {ROW}",
+        f"UPDATE {table} SET {', '.join(f'{name} = _s.{name}' for name in merged)} "
+        f"FROM {STAGED} AS _s WHERE {same_place(view, table, '_s')}",
         f"INSERT INTO {table} ({', '.join([*fixed, *merged])}) "
         f"SELECT {', '.join([*fixed, *merged])} FROM {STAGED} WHERE {ROW} IS NULL",
     ]
+
+
+def place_column(view: View) -> str:
+    """The column that says where a row lies in its table: DuckDB's, unless a key of that name hides it."""
+    return PANE if any(key.name.lower() == DUCKDB_ROW for key in view.keys) else DUCKDB_ROW
+
+
+def same_place(view: View, table: str, places: str) -> str:
+    """SQL for whether a row of a table is the one that a row of `places` was selected of."""
+    if place_column(view) == DUCKDB_ROW:
+        return f"{table}.{DUCKDB_ROW} = {places}.{ROW}"
+    return f"{table}.{KEY_ID} = {places}.{KEY_ID} AND {table}.{PANE} = {places}.{PANE}"
 
 
 def merge_few(view: View, table_name: str, source: str, *, once: bool) -> str:
@@ -111,10 +124,10 @@ def merge_few(view: View, table_name: str, source: str, *, once: bool) -> str:
     merged = _merged(view)
     names = [*fixed_columns(view), *merged]
     return (
-        f"MERGE INTO {duckdb_name(table_name)} AS t USING ({rows}) AS s "
-        f"ON t.{KEY_ID} = s.{KEY_ID} AND t.{PANE} = s.{PANE} "
+        f"MERGE INTO {duckdb_name(table_name)} AS _t USING ({rows}) AS _s "
+        f"ON _t.{KEY_ID} = _s.{KEY_ID} AND _t.{PANE} = _s.{PANE} "
         f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = {value}' for name, value in merged.items())} "
-        f"WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f's.{name}' for name in names)})"
+        f"WHEN NOT MATCHED THEN INSERT ({', '.join(names)}) VALUES ({', '.join(f'_s.{name}' for name in names)})"
     )
 
 
@@ -131,8 +144,8 @@ def fixed_columns(view: View) -> list[str]:
 
 def _merged(view: View) -> dict[str, str]:
     """The columns of a row `t` and partials `s` of one (key, pane), merged; those of `s` where there is no `t`."""
-    merged = {name: f"coalesce(t.{name} + s.{name}, s.{name})" for name in (EVENTS, CORRECTIONS)}
+    merged = {name: f"coalesce(_t.{name} + _s.{name}, _s.{name})" for name in (EVENTS, CORRECTIONS)}
     for name, part in partials_of(view):
-        mine, theirs = f"t.{duckdb_name(name)}", f"s.{duckdb_name(name)}"
+        mine, theirs = f"_t.{duckdb_name(name)}", f"_s.{duckdb_name(name)}"
         merged[duckdb_name(name)] = f"coalesce({part.merge.sql.format(mine, theirs)}, {mine}, {theirs})"
     return merged

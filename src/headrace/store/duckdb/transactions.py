@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import duckdb
 
 from headrace.store.base import Snapshot, T
 from headrace.store.duckdb.database import Database, run
-from headrace.store.duckdb.held import Lookups
+from headrace.store.duckdb.folds import step_rows
+from headrace.store.duckdb.held import HeldRows, Lookups
 from headrace.store.duckdb.snapshot import DuckSnapshot
+from headrace.store.duckdb.tables import STAGED
 from headrace.store.duckdb.versions import read_versions
 from headrace.store.version import Version
 
@@ -22,16 +25,18 @@ class Transactions:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._writing = threading.Lock()
+        self._committing = threading.Lock()
         # What is committed; None if it is not known which side of a commit a reader sees.
         self.committed: list[Version] | None = None
         self._lookups = Lookups()
         self._leaving: list[str] = []
+        self._steps: list[tuple[Version, HeldRows | None]] = []  # of the write under way
 
     @contextmanager
     def write(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A transaction that writes, one at a time; an error rolls it back."""
         with self._writing, self._database.use():
-            self._leaving = []
+            self._leaving, self._steps = [], []
             connection = self._database.writer
             connection.begin()
             try:
@@ -41,14 +46,29 @@ class Transactions:
                 with suppress(duckdb.Error):
                     connection.rollback()
                 raise
-            self.committed = None
-            connection.commit()  # if this fails, each reader looks for itself what became of it
-            self.committed = after
+            versions = {version.id: version for version in after}
+            for before, rows in self._steps:
+                self._lookups.add(before, versions[before.id], rows)
+            with self._committing:
+                self.committed = None
+                connection.commit()  # if this fails, each reader looks for itself what became of it
+                self.committed = after
             self._database.release(self._leaving)
 
     def release(self, files: Iterable[str]) -> None:
         """Within `write`: delete these files of batch tables once it is committed and nobody reads them any more."""
         self._leaving += files
+
+    def overlay(self, connection: duckdb.DuckDBPyConnection, version: Version) -> Callable[[str | None], None] | None:
+        """Within `write`: what adds the partials of a step to the rows that are held of a version; None if none are."""
+        is_held = version.view.over is None and self._lookups.holds(version)
+        return partial(self._add_step, connection, version) if is_held else None
+
+    def _add_step(self, connection: duckdb.DuckDBPyConnection, version: Version, partials: str | None) -> None:
+        if partials == STAGED:
+            return  # many rows, already merged with those before: the version is read again
+        rows = partials and connection.sql(step_rows(version.view, partials)).to_arrow_table()
+        self._steps.append((version, HeldRows.read(version.view, rows) if rows else None))
 
     @contextmanager
     def snapshot(self) -> Iterator[DuckSnapshot]:
@@ -65,10 +85,17 @@ class Transactions:
                 with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
                     connection.rollback()
 
+    def _wait_committed(self) -> list[Version] | None:
+        """The versions that are committed, after a commit that is under way; None if it failed."""
+        if self.committed is None:
+            with self._committing:
+                return self.committed
+        return self.committed
+
     def read(self, work: Callable[[Snapshot], T]) -> T:
         """What `work` returns for a snapshot; without a transaction if nothing is committed meanwhile."""
         with self._database.use(), self._database.reader() as connection:
-            known = self.committed
+            known = self._wait_committed()
             if known is not None:
                 # Without a transaction around its statements, which would take longer than a lookup. No commit has
                 # begun as long as `committed` is the same object, so until then they all see the same state.
@@ -81,6 +108,8 @@ class Transactions:
                 else:
                     if self.committed is known:
                         snapshot.hold()
+                        return result
+                    if not snapshot.has_read:  # from rows in memory: right for a version that served when it was asked
                         return result
         with self.snapshot() as snapshot:
             return work(snapshot)

@@ -25,24 +25,25 @@ BASE_FIELDS = tuple(field.name for field in fields(Base))
 AUDIT_FIELDS = "view, number, stream, from_commit, to_commit, at_us, took_ms, events, rows, drift"
 AUDITS_KEPT = 100  # per view
 UNKNOWN = -1  # as a position: it is not known
+MOST_VERSIONS = 16_384  # that are parsed once; of more, each read would parse all
 FENCED = "nothing was changed; another process has taken over, so stop this one"
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_VERSIONS)
 def _view(definition: str) -> View:
     view = from_json(orjson.loads(definition))
     assert isinstance(view, View), "only views are stored"
     return view
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_VERSIONS)
 def _tables(text: str) -> tuple[BatchTable, ...]:
     return tuple(BatchTable(**table) for table in orjson.loads(text))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_VERSIONS)
 def _pinned(text: str | None) -> Pinned:
     if text is None:
         return NOT_PINNED
@@ -165,7 +166,7 @@ def delete_version(connection: Connection, version: Version) -> None:
         run(connection, f"DELETE FROM {table} WHERE view = ? AND number = ?", list(version.id))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MOST_VERSIONS)
 def _position(value: str | int) -> Position | None:
     """From the column; a number in a file of format 3."""
     offsets = orjson.loads(value) if isinstance(value, str) else value

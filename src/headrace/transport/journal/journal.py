@@ -19,6 +19,7 @@ import orjson
 from headrace.disk import disk_full, is_disk_full, read_format, refuse_newer, write_format
 from headrace.errors import FencedError, HeadraceError, UnavailableError, UsageError
 from headrace.faults import fault_point
+from headrace.names import decode_name
 from headrace.transport.base import Receipt, Skipped
 from headrace.transport.journal.keys import Keys
 from headrace.transport.journal.reader import JournalReader
@@ -142,7 +143,8 @@ class Journal:
         with self._closing:
             if self._closed:
                 raise UnavailableError(
-                    f"stream '{self.folder.name}' accepts no more events: it was dropped, or the server is stopping",
+                    f"stream '{decode_name(self.folder.name)}' accepts no more events: it was dropped, or the server "
+                    "is stopping",
                     fix="nothing of this request was stored; send it again",
                 )
             self._queue.put(request)
@@ -283,7 +285,7 @@ class Journal:
             return error
         if is_disk_full(error):
             fix = f"{outcome}; free space there and send it again"
-            return disk_full(f"stream '{self.folder.name}' cannot accept events", self.folder, fix)
+            return disk_full(f"stream '{decode_name(self.folder.name)}' cannot accept events", self.folder, fix)
         return UnavailableError(
             f"journal '{self.folder}' cannot be written: {error}", fix=f"{outcome}; try again when that is fixed"
         )

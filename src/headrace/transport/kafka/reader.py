@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.errors import CorruptionError, HeadraceError
+from headrace.names import shell
 from headrace.transport.base import Events
 from headrace.transport.kafka.client import Cluster, LastError
 from headrace.transport.kafka.messages import make_events
@@ -229,11 +230,12 @@ def lost_range(stream: str, partition: Partition, first: int, low: int, high: in
             f"stream '{stream}': {partition} ends before what was read from it",
             found=f"its end at offset {high}",
             expected=f"offset {first} or later",
-            fix=f"it was truncated or made anew; `headrace skip {stream} --to earliest` goes on with what it has now",
+            fix="it was truncated or made anew; "
+            f"`headrace skip {shell(stream)} --to earliest` goes on with what it has now",
         )
     return CorruptionError(
         f"stream '{stream}': {partition} no longer has offsets {first} to {low - 1}",
         found=f"its first offset {low}",
         fix="they were deleted before they were read, by the topic's retention; "
-        f"`headrace skip {stream} --to earliest` goes on after them",
+        f"`headrace skip {shell(stream)} --to earliest` goes on after them",
     )

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.define.kafka import KafkaSource
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
+from headrace.names import shell
 from headrace.transport.kafka.offsets import EARLIEST, LATEST, Topic, at_time, find_topics, list_offsets, list_topics
 from headrace.transport.kafka.partitions import Partition, Partitions
 from headrace.transport.position import Position
@@ -101,7 +102,7 @@ class TopicFinder:
                     found=f"topic id {topic.id}",
                     expected=f"{partition.topic_id}; of {partition} the lake has all before offset "
                     f"{reached.offset(number)}",
-                    fix=f"`headrace skip {self._stream} --to earliest` goes on with the new topic",
+                    fix=f"`headrace skip {shell(self._stream)} --to earliest` goes on with the new topic",
                 )
         if ended:
             self._partitions.change({}, ended)
@@ -118,5 +119,5 @@ class TopicFinder:
         return CorruptionError(
             f"stream '{self._stream}': topic '{partition.topic}' was deleted before all of it was read",
             found=f"of partition {partition.partition}, the lake has all before offset {reached}",
-            fix=f"`headrace skip {self._stream} --to earliest` goes on without it",
+            fix=f"`headrace skip {shell(self._stream)} --to earliest` goes on without it",
         )

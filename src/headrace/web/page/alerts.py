@@ -7,12 +7,19 @@ from typing import Any
 
 from headrace.alert.status import AlertStatus, IncidentStatus
 from headrace.cells import moment_text
-from headrace.format import count
+from headrace.format import count, plural
 from headrace.html import Html, breakable, data, join, tag
 from headrace.web.page.tables import columns, table
 
 MOST_SHOWN = 50  # incidents of an alert
 MOST_TEXT = 300
+
+
+def alerts_badge(alerts: Sequence[AlertStatus]) -> Html | None:
+    """How many alerts fire, for the top of every page."""
+    firing = sum(alert.firing > 0 for alert in alerts)
+    text = f"{plural(firing, 'alert')} {'fires' if firing == 1 else 'fire'}"
+    return tag("a", text, href="/#alerts", class_="state failing badge", id="firing") if firing else None
 
 
 def alerts_section(alerts: Sequence[AlertStatus]) -> Html:

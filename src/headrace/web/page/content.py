@@ -59,6 +59,8 @@ class ContentReader:
         chart = find_chart(self._ask, view, replace(question, having=""), selection, range_, self._windows)
         if view.calendar and not selection.end:  # with the window that is not over yet
             range_ = replace(range_, open=True)
+        if not selection.sort and (view.order_by or view.limit):
+            return self._in_own_order(view, replace(range_.of(question), order_by=None), selection, chart)
         if selection.sort == WINDOW:
             return self._oldest_rows(question, selection, range_, chart)
         if selection.sort in ("", f"-{WINDOW}"):
@@ -67,20 +69,32 @@ class ContentReader:
         rows = sort_rows(answer, selection.sort)[: self._rows]
         return Content(answer, rows, _which(answer, len(rows), selection, whole=whole), chart, selection.sort)
 
+    def _in_own_order(self, view: ViewStatus, question: Question, selection: Selection, chart: Chart) -> Content:
+        """The rows that the view gives by its ORDER BY and LIMIT."""
+        most = self._rows if view.limit is None else min(view.limit, self._rows)
+        answer = self._ask(replace(question, limit=most, newest_first=True))
+        shape = [f"ORDER BY {view.order_by}"] if view.order_by else []
+        shape += [f"LIMIT {view.limit:,}"] if view.limit is not None else []
+        which = "first " if answer.next_cursor else ""
+        what = f"the {which}{len(answer.values):,} rows{_of_range(selection)} by {' and '.join(shape)} of the view"
+        return Content(answer, answer.values, what, chart, "")
+
     def _read_all_time(self, view: ViewStatus, question: Question, selection: Selection) -> Content:
         answer = self._ask(replace(question, limit=self._most))
         columns = numeric_columns(view)
         column = selection.column or (columns[0] if columns else "")
-        if answer.next_cursor:  # which rows are the largest is not known
+        if answer.next_cursor and (selection.sort or not (view.order_by or view.limit)):  # the largest are not known
             rows = sort_rows(answer, selection.sort)[: self._rows]
             return Content(answer, rows, _which(answer, len(rows), selection), None, selection.sort)
-        selection = selection if selection.sort or not column else selection.with_(sort=f"-{column}")
-        rows = sort_rows(answer, selection.sort)[: self._rows]
         chart = None
         if column and len(answer.values) > 1:
             by = replace(question, by=selection.by, limit=self._most, having="")
             by_key = self._ask(by) if selection.by else answer
             chart = over_keys(by_key, by_key.values, column)
+        if not selection.sort and (view.order_by or view.limit):
+            return self._in_own_order(view, replace(question, order_by=None), selection, chart)
+        selection = selection if selection.sort or not column else selection.with_(sort=f"-{column}")
+        rows = sort_rows(answer, selection.sort)[: self._rows]
         return Content(answer, rows, _which(answer, len(rows), selection), chart, selection.sort)
 
     def _read_while_catching_up(self, question: Question, selection: Selection) -> Content:

@@ -68,16 +68,18 @@ def _events(explanation: Explanation) -> Html:
     arguments = [Column(name, of.is_numeric) for name, of in explanation.columns]
     delays = [Column("delay", number=True), Column("late by", number=True)]
     titles = [*columns("arrived (UTC)", "event time (UTC)"), *delays, Column("state")]
-    rows = [_row(event, [column.title for column in arguments]) for event in explanation.events]
-    return table([*titles, *arguments, Column("event")], rows, label="events")
+    is_joined = any(event.joined for event in explanation.events)
+    rows = [_row(event, [column.title for column in arguments], is_joined=is_joined) for event in explanation.events]
+    return table([*titles, *arguments, *[Column("joined to")] * is_joined, Column("event")], rows, label="events")
 
 
-def _row(event: ExplainedEvent, columns: Sequence[str]) -> list[Html | str]:
+def _row(event: ExplainedEvent, columns: Sequence[str], *, is_joined: bool) -> list[Html | str]:
     mark = "correction" if event.correction else ""
     late_by = span(event.behind_ms) if event.late else ""
     arguments = [value(event.arguments[name]) if name in event.arguments else "" for name in columns]
     times = [brief_moment(event.arrived), brief_moment(event.event_time), span(event.delay_ms), late_by]
-    return [*times, tag("span", mark, class_="warn" if mark else None), *arguments, _value(event)]
+    joined = [data(" · ".join(map(str, event.joined)), SUMMARY_CHARACTERS)] * is_joined
+    return [*times, tag("span", mark, class_="warn" if mark else None), *arguments, *joined, _value(event)]
 
 
 def _value(event: ExplainedEvent) -> Html:

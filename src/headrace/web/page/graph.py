@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
+from bisect import bisect_right
+from itertools import accumulate
+
 from headrace.format import count, freshness, plural
 from headrace.html import Html, plain, tag
 from headrace.server.state import GraphStatus, NodeStatus
@@ -9,9 +13,11 @@ from headrace.web.page.frame import asset
 from headrace.web.page.layout import Layout, layout
 from headrace.web.page.selection import view_path
 
-WIDTH, HEIGHT = 232, 46  # of a box
+WIDTH, HEIGHT = 264, 46  # of a box
 GAP_X, GAP_Y, EDGE = 70, 18, 10
-MOST_NAME, MOST_LINE = 30, 41  # characters that fit a box
+PADDING = 12  # between the side of a box and its text
+NAME_PX, LINE_PX = 13 * 1.12, 11  # sizes of text, as in graph.css; a name is bold, which is wider
+WIDTHS = (("ijlI.,:;|!' ·", 0.34), ("frt()[]/-", 0.43), ("mwMWOQ@%&—…~+=<>", 1.02))  # of characters; others: 0.65
 COLOURS = (
     ":root{color-scheme:light dark;--ground:#fff;--surface:#fff;--text:#1a222d;--quiet:#566171;--line:#c3cad3;"
     "--accent:#0b5e86;--good:#17653a;--bad:#a4211a;--bad-ground:#fdeeed;--soft:#eef0f3;--warn:#7a5200}"
@@ -92,11 +98,26 @@ def _box(places: Layout, node: NodeStatus, *, linked: bool) -> Html:
     inside = [
         tag("title", f"{node.name}: {plain(line, 400)}"),
         tag("rect", x=x, y=f"{y:.1f}", width=WIDTH, height=HEIGHT, rx=8),
-        tag("text", _cut(node.name, MOST_NAME), x=x + 12, y=f"{y + 19:.1f}", class_="name"),
-        tag("text", _cut(line, MOST_LINE), x=x + 12, y=f"{y + 36:.1f}", class_="line"),
+        tag("text", _cut(node.name, NAME_PX), x=x + PADDING, y=f"{y + 19:.1f}", class_="name"),
+        tag("text", _cut(line, LINE_PX), x=x + PADDING, y=f"{y + 36:.1f}", class_="line"),
     ]
     return tag("a", inside, href=node_path(node), class_=kind) if linked else tag("g", inside, class_=kind)
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _cut(text: str, size_px: float) -> str:
+    """As much of a text as fits into a box, in any font for screens."""
+    text = plain(text, 400)
+    room = (WIDTH - 2 * PADDING) / size_px
+    widths = [*accumulate(map(_width, text), initial=0.0)]
+    if widths[-1] <= room:
+        return text
+    return f"{text[: bisect_right(widths, room - _width('…')) - 1]}…"
+
+
+def _width(character: str) -> float:
+    """About how wide a character is in a wide font, DejaVu Sans, as a share of the size of the text."""
+    if unicodedata.east_asian_width(character) in "WF" or ord(character) > 0xFFFF:
+        return 1.3
+    return next(
+        (width for characters, width in WIDTHS if character in characters), 0.8 if character.isupper() else 0.65
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from typing import Any
+from urllib.parse import quote as url_quote
 
 import orjson
 
 from headrace.define.expression.terms import quote
 from headrace.define.paths import Steps, parse_path
 from headrace.html import Html, tag
+from headrace.names import shell
 from headrace.server.state import StreamDefinition
 
 EXAMPLES: dict[str, Any] = {
@@ -42,7 +44,8 @@ def define_stream(folder: str) -> Html:
 def define_view(folder: str, stream: StreamDefinition) -> Html:
     """For a workspace without views."""
     time = f"window({quote(stream.event_time)}, '1 minute')" if stream.event_time else None
-    view = f"CREATE MATERIALIZED VIEW {stream.name}_per_minute AS\nSELECT count(*) AS events FROM {stream.name}"
+    view = f"CREATE MATERIALIZED VIEW {quote(stream.name + '_per_minute')} AS\n"
+    view += f"SELECT count(*) AS events FROM {quote(stream.name)}"
     view += f" GROUP BY {time};" if time else ";"
     return _hint(
         "No views yet. A view is a query whose result is kept up to date:",
@@ -56,11 +59,12 @@ def send_events(url: str | None, folder: str, stream: StreamDefinition, *, token
     for field in stream.fields:
         if not field.computed and not field.record:
             _put(event, (field.name,) if field.path is None else parse_path(field.path), _example(field.type))
-    lines = [f"curl {url}/v1/streams/{stream.name}/events", "-H 'Content-Type: application/json'"]
+    path = f"/v1/streams/{url_quote(stream.name, safe='')}/events"
+    lines = [f"curl {url}{path}", "-H 'Content-Type: application/json'"]
     if token:
         lines.append('-H "Authorization: Bearer $HEADRACE_TOKEN"')
     lines.append(f"-d {shlex.quote(orjson.dumps(event).decode())}")
-    file = f"# or a file, one event per line\nheadrace send {stream.name} FILE -w {shlex.quote(folder)}"
+    file = f"# or a file, one event per line\nheadrace send {shell(stream.name)} FILE -w {shlex.quote(folder)}"
     return _hint(f"Stream {stream.name} has no events yet. Send it one:", " \\\n  ".join(lines) + f"\n{file}")
 
 

@@ -54,7 +54,7 @@ def layout(nodes: Iterable[tuple[str, Sequence[str]]]) -> Layout:
 
 
 def _passing(source: str, name: str, layer: int) -> str:
-    return f"{source} {name} {layer}"  # a name has no space
+    return f"{source}\n{name}\n{layer}"  # a name has no line break
 
 
 def _columns(

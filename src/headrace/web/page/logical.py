@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headrace.cells import key_value, moment_text
 from headrace.format import count, freshness, plural
-from headrace.html import Html, Part, breakable, data, join, tag
+from headrace.html import Html, Part, breakable, data, join, plain_lines, tag
 from headrace.serve.answer import Answer
 from headrace.server.state import LogicalStatus
 from headrace.web.page.selection import view_path
@@ -33,7 +33,8 @@ def logical_card(view: LogicalStatus) -> Html:
     """A logical view: what it reads, how fresh it is, and its SELECT."""
     what = tag("p", "logical view of ", _links(view.reads), " · ", _state(view), class_="quiet")
     stalled = tag("p", data(view.stalled, 2000), class_="bad") if view.stalled else None
-    query = tag("pre", tag("code", data(view.sql, MOST_SQL)), class_="query")
+    lines = [[data(line, MOST_SQL), "\n"] for line in plain_lines(view.sql, MOST_SQL)]
+    query = tag("pre", tag("code", lines), class_="query")
     return tag("article", tag("h1", breakable(view.name)), what, stalled, query, class_="view")
 
 

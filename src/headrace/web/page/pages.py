@@ -14,7 +14,7 @@ from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
 from headrace.server.state import LogicalStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
-from headrace.web.page.alerts import alerts_section
+from headrace.web.page.alerts import alerts_badge, alerts_section
 from headrace.web.page.cache import Cache
 from headrace.web.page.content import Content, ContentReader
 from headrace.web.page.controls import controls
@@ -86,7 +86,7 @@ class WorkspacePage:
             id="live",
             tabindex=-1,
         )
-        return 200, document(f"{status.workspace} · Headrace", _top(), live, self._foot(), live=at)
+        return 200, document(f"{status.workspace} · Headrace", self._top(), live, self._foot(), live=at)
 
     def graph(self) -> Page:
         """What reads what."""
@@ -95,7 +95,7 @@ class WorkspacePage:
         picture = tag("div", graph_svg(graph), class_="scroll", role="region", aria_label="graph", tabindex=0)
         main = tag("main", tag("h1", "Graph"), picture, tag("p", LEGEND, class_="quiet"), id="live", tabindex=-1)
         crumb = [" / ", tag("a", data(workspace), href="/"), " / graph"]
-        return 200, document(f"Graph · {workspace} · Headrace", _top(crumb), main, self._foot(), live=at)
+        return 200, document(f"Graph · {workspace} · Headrace", self._top(crumb), main, self._foot(), live=at)
 
     def view(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """One view: more rows in any order, a larger chart, a choice of keys, range, column and series."""
@@ -131,7 +131,7 @@ class WorkspacePage:
         )
         title = f"{name} · {self._runtime.workspace.name} · Headrace"
         crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
-        return status, document(title, _top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
+        return status, document(title, self._top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
 
     def _logical(self, view: LogicalStatus, at: datetime) -> Page:
         """One logical view, evaluated for the page."""
@@ -145,7 +145,7 @@ class WorkspacePage:
         live = tag("main", logical_card(view), rows, json, id="live", tabindex=-1)
         title = f"{name} · {self._runtime.workspace.name} · Headrace"
         crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
-        return status, document(title, _top(crumb), live, self._foot(), live=at)
+        return status, document(title, self._top(crumb), live, self._foot(), live=at)
 
     def explain(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """The events behind one cell of a view."""
@@ -159,7 +159,9 @@ class WorkspacePage:
         workspace = self._runtime.workspace.name
         crumb = [" / ", tag("a", data(workspace), href="/"), " / ", tag("a", breakable(name), href=view_path(name))]
         main = tag("main", inside, id="live", tabindex=-1)
-        return status, document(f"{name} · {workspace} · Headrace", _top([*crumb, " / explain"]), main, self._foot())
+        return status, document(
+            f"{name} · {workspace} · Headrace", self._top([*crumb, " / explain"]), main, self._foot()
+        )
 
     def _versions(self, name: str) -> Html | None:
         try:
@@ -212,7 +214,12 @@ class WorkspacePage:
 
     def _failure(self, error: HeadraceError, at: datetime) -> str:
         main = tag("main", tag("h1", "Not found"), tag("p", data(str(error), 500)), id="live", tabindex=-1)
-        return document("Not found · Headrace", _top(), main, self._foot())
+        return document("Not found · Headrace", self._top(), main, self._foot())
+
+    def _top(self, crumb: Any = None) -> Html:
+        pause = tag("button", "Pause", id="pause", type="button", hidden=True, aria_pressed="false")
+        badge = tag("span", alerts_badge(self._runtime.alerts()), id="badge")
+        return tag("div", brand(crumb), badge, pause, class_="top")
 
     def _foot(self) -> Html:
         links = [tag("a", "metrics", href="/metrics"), " · ", tag("a", "HTTP API", href="/openapi.json")]
@@ -224,11 +231,6 @@ class WorkspacePage:
 def _section(title: str, content: Html) -> Html:
     ident = title.lower().replace(" ", "-")
     return tag("section", tag("h2", title, id=ident), content, aria_labelledby=ident)
-
-
-def _top(crumb: Any = None) -> Html:
-    pause = tag("button", "Pause", id="pause", type="button", hidden=True, aria_pressed="false")
-    return tag("div", brand(crumb), pause, class_="top")
 
 
 def _problem(error: HeadraceError, view: str | None) -> Html:

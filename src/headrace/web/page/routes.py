@@ -16,6 +16,7 @@ from headrace.web.body import read_body
 from headrace.web.page.cache import Cache
 from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset, brand, document
 from headrace.web.page.pages import Page, WorkspacePage
+from headrace.web.route import NamedRoute
 from headrace.web.session import Sessions, is_page
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ MOST_FORM = 16 << 10
 
 def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
     """The page, over a runtime. Plain functions run in a thread: they read the store."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False, route_class=NamedRoute)
     pages = WorkspacePage(runtime)
     cache: Cache[Page] = Cache()
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from headrace.cells import key_value, moment_text, value, window
 from headrace.follow.terms import SubscriptionStatus
-from headrace.format import count, freshness, plural, span, waiting
+from headrace.format import count, freshness, plural, span, waiting, within
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
@@ -232,9 +232,17 @@ def rows_table(view: ViewStatus, content: Content, selection: Selection | None =
     rows = []
     before: tuple[Any, ...] = (None, None)
     failed = {(id(content.answer.values[error.row]), error.column): error.reason for error in content.answer.errors}
+    bounds = {
+        (id(row), name): within(bound)
+        for name, of_rows in content.answer.bounds.items()
+        for row, bound in zip(content.answer.values, of_rows, strict=True)
+    }
     for row in content.rows:
         cells: list[Any] = [
-            key_value(row[at]) if at < keys else value(row[at], failed.get((id(row), names[at]))) for at in places
+            key_value(row[at])
+            if at < keys
+            else join(value(row[at], failed.get((id(row), names[at]))), bounds.get((id(row), names[at])))
+            for at in places
         ]
         if timed:
             start, end = row[keys : keys + 2]

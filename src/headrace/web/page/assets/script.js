@@ -80,7 +80,7 @@
     }
     document.title = page.title;
     document.body.dataset.at = page.body.dataset.at || document.body.dataset.at;
-    morph(document.getElementById("live"), page.getElementById("live"));
+    for (const part of ["live", "badge"]) morph(document.getElementById(part), page.getElementById(part));
   }
 
   async function update(moved = false) {

@@ -1,0 +1,175 @@
+"""What is not available yet: sessions, patterns, joins of streams, numbers of rows; and what to write meanwhile.
+
+Each refusal has the statements to write, in the names of the user's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.define.expression.syntax import Logic, Name, Node, Operation
+from headrace.define.expression.terms import quote, unquote
+from headrace.define.tokens import END, UNREADABLE, Source, tokenize
+from headrace.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from headrace.define.sql.from_clause import FromReader
+    from headrace.define.sql.query_tree import JoinItem
+
+_NAME = r'(?:[A-Za-z_]\w*|`(?:[^`]|``)+`|"(?:[^"]|"")+")'
+_NUMBERED = re.compile(
+    rf"""CREATE\s+(?:OR\s+\w+\s+)?(?:TEMPORARY\s+|MATERIALIZED\s+)?(?:STREAM|VIEW|TABLE)\s+(?P<name>{_NAME})\s+AS\s+
+    SELECT\s+(?P<columns>.+?)\s+FROM\s*\(\s*
+      SELECT\s+.+?,\s*ROW_NUMBER\s*\(\s*\)\s*OVER\s*\(\s*PARTITION\s+BY\s+(?P<keys>.+?)\s+
+      ORDER\s+BY\s+(?P<order>[^()]+?)\s*\)\s*(?:AS\s+)?(?P<number>{_NAME})\s+
+      FROM\s+(?P<stream>{_NAME})\s*
+    \)\s*(?:AS\s+)?(?:{_NAME}\s+)??WHERE\s+(?P<of>{_NAME}\.)?(?P=number)\s*(?P<op><=|<|=)\s*(?P<most>\d+)\s*$""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+
+
+def statement_at(source: Source, at: int) -> tuple[int, int]:
+    """Where the statement around an offset begins and ends, without its semicolon."""
+    start = end = 0
+    fresh = True
+    for token in tokenize(source, []):
+        if token.kind == END or (token.text == ";" and token.kind == "symbol"):
+            if token.start >= at:
+                break
+            fresh = True
+            continue
+        start, fresh = (token.start, False) if fresh else (start, fresh)
+        end = token.end
+    return start, end
+
+
+# Patterns
+
+
+def refuse_pattern(reader: FromReader, stream: str) -> DefinitionError:
+    """MATCH_RECOGNIZE (…), which is read to its end."""
+    at, first = reader.next.start, reader.index
+    while not reader.at_end():
+        token = reader.take()
+        if token.kind == UNREADABLE and token.error in reader.unreadable:
+            reader.unreadable.remove(token.error)  # such as {3,}
+    text = " ".join(reader.source.text[reader.tokens[first].start : reader.last_end].split())
+    keys = re.search(rf"PARTITION\s+BY\s+({_NAME}(?:\s*,\s*{_NAME})*)", text, re.IGNORECASE)
+    order = re.search(rf"ORDER\s+BY\s+({_NAME})", text, re.IGNORECASE)
+    span = re.search(r"WITHIN\s+INTERVAL\s+'?(\d+)'?\s+(\w+)", text, re.IGNORECASE)
+    window = f"{span[1]} {span[2].lower()}" if span else "10 minutes"
+    items = f"{keys[1]}, " if keys else ""
+    groups = f"{items}window({order[1]}, '{window}')" if order else keys[1] if keys else ""
+    view = f"CREATE MATERIALIZED VIEW {quote(reader.declaring or 'matches')} AS SELECT {items}count(*) AS events "
+    view += f"FROM {quote(stream)}{f' GROUP BY {groups}' if groups else ''}"
+    return reader.error(
+        at, "MATCH_RECOGNIZE (PARTITION BY, ORDER BY, PATTERN, DEFINE) is not available yet",
+        fix=f"meanwhile aggregate the events of each key and window, and look for the pattern with an aggregate in "
+        f"Python (hr.udaf) in place of count(*): write {view}",
+        write=view, span=(reader.peer.start, reader.last_end),
+    )  # fmt: skip
+
+
+# Numbers of rows
+
+
+def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
+    """row_number() OVER and the like in the making of a stream: Top-N and de-duplication as Flink writes them."""
+    start, end = statement_at(source, at)
+    message = f"{call}(…) OVER needs other events, and a stream is made of one at a time"
+    form = _NUMBERED.match(source.text[start:end])
+    if form is None or not all(re.fullmatch(_NAME, key) for key in _list(form["keys"])):
+        is_number = call.lower() in ("row_number", "rank", "dense_rank")
+        return source.error(
+            at, message if is_number else f"{message}: it is not available yet",
+            fix=f"aggregate in a materialized view; CREATE VIEW over it may have {call}(…) OVER and QUALIFY",
+        )  # fmt: skip
+    name, stream, keys = form["name"], form["stream"], _list(form["keys"])
+    most = int(form["most"]) - (form["op"] == "<")
+    order = [re.sub(r"(?i)\s+(ASC|DESC)\b.*$", "", each) for each in _list(form["order"])]
+    written = [re.sub(rf"^{_NAME}\.(?={_NAME}$|\*$)", "", each) for each in _list(form["columns"])]
+    columns = [each for each in written if each.lower() != form["number"].lower()]
+    if most == 1:
+        selected = ", ".join([*(key for key in keys if key not in columns and "*" not in columns), *columns])
+        table = f"CREATE TABLE {name} PRIMARY KEY ({', '.join(keys)}) AS SELECT {selected} FROM {stream}"
+        if re.search(r"(?i)\bDESC\b", form["order"]):
+            return source.error(at, f"{message}: the latest row of each key is a table", write=table, span=(start, end))
+        unique = f"UNIQUE ({', '.join(keys)}) WITHIN INTERVAL 1 DAY"
+        rows = f"CREATE STREAM {name} AS SELECT {selected} FROM {stream}"
+        return source.error(
+            at, f"{message}: the first event of each key is that of a stream with UNIQUE",
+            fix=f"write {unique} among the fields of {stream}, so that repeats do not count, and {rows}; "
+            f"or, for the latest row of each key, {table}",
+            write=rows, span=(start, end),
+        )  # fmt: skip
+    plain = all(re.fullmatch(_NAME, each) for each in columns)
+    selected_columns = columns if plain and columns else list(dict.fromkeys([*keys, *order]))
+    grouped = ", ".join(dict.fromkeys([*keys, *order, *selected_columns]))
+    rows_name = quote(f"{unquote(name)}_rows")
+    qualify = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(keys)} ORDER BY {form['order']}) <= {most}"
+    write = (
+        f"CREATE MATERIALIZED VIEW {rows_name} AS SELECT {grouped}, count(*) AS events FROM {stream} "
+        f"GROUP BY {grouped}; "
+        f"CREATE VIEW {name} AS SELECT {', '.join(selected_columns)} FROM {rows_name} QUALIFY {qualify}"
+    ).replace("`", '"')
+    return source.error(
+        at, f"{message}: the first {most} rows of each key are of a view over a view", write=write, span=(start, end)
+    )
+
+
+def _list(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",")]
+
+
+# Joins of streams
+
+
+def refuse_stream_join(source: Source, item: JoinItem, *, as_of: str | None = None) -> DefinitionError:
+    """A JOIN of a stream, with the table of its latest rows to join meanwhile; `as_of`: as they were at a time."""
+    joined = "ASOF JOIN" if as_of else "a join"
+    message = f"'{item.name}' is a stream: {joined} of two streams (ON a = b AND time BETWEEN …) is not available yet"
+    keys = list(dict.fromkeys([*item.using, *_keys(item)]))
+    if not keys:
+        return source.error(
+            item.at, f"{message}, and this one compares no column with =",
+            fix=f"compare a key of '{item.name}' with =; UNION ALL puts the events of both after one another",
+        )  # fmt: skip
+    start, end = statement_at(source, item.at)
+    latest = quote(f"{item.name}_latest")
+    table = f"CREATE TABLE {latest} PRIMARY KEY ({', '.join(map(quote, keys))}) AS SELECT * FROM {quote(item.name)}"
+    alias = "" if item.alias and not as_of else f" AS {quote(item.alias or item.name)}"
+    name_end = item.name_end or item.at + len(item.name)
+    join = f"{latest}{f' FOR SYSTEM_TIME AS OF {as_of}' if as_of else ''}{alias}"
+    text, cuts = source.text, sorted([(item.at, name_end, join), *((*span, "") for span in item.left_out)])
+    pieces, offset = [], start
+    for cut_start, cut_end, written in cuts:
+        pieces += [text[offset:cut_start], written]
+        offset = cut_end
+    statement = " ".join("".join([*pieces, text[offset:end]]).split())
+    return source.error(
+        item.at, message,
+        fix=f"meanwhile join its latest row of each key: write {table}; {statement}. UNION ALL puts the events of both "
+        "after one another",
+        write=f"{table}; {statement}", span=(start, end),
+    )  # fmt: skip
+
+
+def _keys(item: JoinItem) -> Sequence[str]:
+    """The columns of what is joined that ON compares with =."""
+    conditions = item.on.args if isinstance(item.on, Logic) and item.on.op == "AND" else (item.on,)
+    own = {name.lower() for name in (item.alias, item.name) if name}
+    pairs = (each.args for each in conditions if isinstance(each, Operation) and each.op == "=")
+    return [side.name for pair in pairs for side in pair if isinstance(side, Name) and (side.of or "").lower() in own]
+
+
+def time_before(node: Node | None, alias: str) -> str | None:
+    """The time in `t.ts >= q.ts` that the rows of an ASOF JOIN are at, where q is `alias`; None if it is not there."""
+    conditions = node.args if isinstance(node, Logic) and node.op == "AND" else (node,)
+    for each in conditions:
+        if isinstance(each, Operation) and each.op in (">=", ">", "<=", "<"):
+            left, right = each.args if each.op in (">=", ">") else reversed(each.args)
+            if isinstance(left, Name) and isinstance(right, Name) and (right.of or "").lower() == alias.lower():
+                return f"{quote(left.of)}.{quote(left.name)}" if left.of else quote(left.name)
+    return None
