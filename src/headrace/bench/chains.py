@@ -60,7 +60,11 @@ def events_of(count: int) -> pa.Table:
 
 def chain_costs(tell: Tell, events: int, runs: int) -> list[Figure]:
     """The figures: the time of ten steps, as a multiple of that of one."""
-    table, catalogs, runs = events_of(events), {steps: chain(steps) for steps in (1, 10)}, runs * MORE_RUNS
+    table, catalogs, runs = (
+        _as_in_the_log(events_of(events)),
+        {steps: chain(steps) for steps in (1, 10)},
+        runs * MORE_RUNS,
+    )
     tell(f"a chain of ten steps in the fused lane, {events:,} events")
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
@@ -70,6 +74,13 @@ def chain_costs(tell: Tell, events: int, runs: int) -> list[Figure]:
         with _spark_job(table, folder) as job:
             spark = _ratio("Spark", catalogs, runs, job)
     return [fused, spark]
+
+
+def _as_in_the_log(events: pa.Table) -> pa.Table:
+    zeros = pa.array(np.zeros(len(events), dtype=np.int64))
+    for name in ("_commit", "_arrived", "_newest"):
+        events = events.append_column(name, zeros if name == "_commit" else zeros.cast(pa.timestamp("us", "UTC")))
+    return events
 
 
 def _ratio(lane: str, catalogs: dict[int, Catalog], runs: int, work: Callable[[Catalog], None]) -> Figure:
@@ -99,10 +110,6 @@ def _spark_job(events: pa.Table, folder: Path) -> Iterator[Callable[[Catalog], N
     from headrace.maintain.partials import partials
     from headrace.spark.build import build_session
 
-    names = ("_commit", "_arrived", "_newest")
-    for name in names:
-        values = pa.array(np.zeros(len(events), dtype=np.int64))
-        events = events.append_column(name, values if name == "_commit" else values.cast(pa.timestamp("us", "UTC")))
     pq.write_table(events, folder / "events.parquet")
     spark = build_session(folder / "spark")
     try:

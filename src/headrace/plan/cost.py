@@ -104,7 +104,8 @@ class Costs:
         seconds = events / (self.events_per_s or DEFAULT_EVENTS_PER_S) + (beginning_s if events else 0)
         measured = self.events_per_s is not None or self.beginning_s is not None
         size_bytes = sum(size.bytes for size in sizes)
-        return Cost(events, size_bytes, round(seconds * self.load.slowdown, 3), measured, self.load.busy)
+        load = self.load if events else Load()  # a build of no events does not wait for anything
+        return Cost(events, size_bytes, round(seconds * load.slowdown, 3), measured, load.busy)
 
 
 UNKNOWN = Costs(lambda stream: None)
