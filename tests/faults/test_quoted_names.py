@@ -111,7 +111,8 @@ def test_names_of_any_characters(
 
 
 def send_all(server: UpServer, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command(capsys, workspace, "send", USERS, str(lines(workspace / "users.ndjson", [{"id": "ann", "plan": "gold"}])))
+    users = lines(workspace / "users.ndjson", [{"id": "ann", "plan": "gold"}])
+    command(capsys, workspace, "send", USERS, str(users), "--wait")  # an event is joined to what the table holds
     server.wait_for_token(server.post(url(CALLS, safe=""), CALL_EVENTS, None)["token"])
     token = server.post(url(WEB, safe=""), WEB_EVENTS, "a key")["token"]
     assert decode_name(token.rpartition(".")[0]) == WEB
@@ -180,6 +181,7 @@ def check_outgoing(ws: hr.Connection, server: UpServer, workspace: Path) -> None
     wait_until(lambda: bool([*out.glob(f"{name}-*.json"), *out.glob(f"{other}-*.json")]))
     wait_until(lambda: sum(len(file.read_text().splitlines()) for file in out.glob(f"{other}-*.json")) == 4)
     server.http.post(f"{server.url}/v1/sinks/{url(OUT, safe='')}/pause").raise_for_status()
+    wait_until(lambda: server.get("/v1/alerts")["alerts"][0]["incidents"], details=lambda: server.get("/v1/alerts"))
     alerts = server.get("/v1/alerts")["alerts"]
     assert [alert["name"] for alert in alerts] == [ALARM]
     path = alerts[0]["incidents"][0]["explain"]
