@@ -79,6 +79,12 @@ def shown(name: str, value: str) -> str:
     return HIDDEN if is_sensitive(name) else without_passwords(value)
 
 
+def shown_change(name: str, before: str | None, after: str | None) -> str:
+    """The change of an option as it may be printed, also where what has changed is the secret part."""
+    old, new = ("none" if value is None else shown(name, value) for value in (before, after))
+    return f"{name}: {old} → {new}" if old != new else f"{name}: changed (hidden)"
+
+
 def without_passwords(text: str) -> str:
     """A text, such as a URL or the message of a driver, without the passwords in it.
 

@@ -13,6 +13,7 @@ import pytest
 import headrace as hr
 from headrace.cli.app import run
 from headrace.define.expression.computed import duckdb_name as dq
+from headrace.define.expression.long_keys import LONGEST_KEY
 from headrace.define.expression.terms import quote
 from headrace.names import decode_name, encode_name
 from tests.server import UpServer
@@ -111,8 +112,10 @@ def test_names_of_any_characters(
 
 
 def send_all(server: UpServer, workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    users = lines(workspace / "users.ndjson", [{"id": "ann", "plan": "gold"}])
+    users = lines(workspace / "users.ndjson", [{"id": "ann", "plan": "gold"}, {"id": "x" * (LONGEST_KEY + 1)}])
     command(capsys, workspace, "send", USERS, str(users), "--wait")  # an event is joined to what the table holds
+    (reason,) = orjson.loads(command(capsys, workspace, "dead-letters", USERS, "count", "--json"))
+    assert (reason["reason"], reason["count"]) == ("key 'id' is longer than 65,536 bytes", 1)
     server.wait_for_token(server.post(url(CALLS, safe=""), CALL_EVENTS, None)["token"])
     token = server.post(url(WEB, safe=""), WEB_EVENTS, "a key")["token"]
     assert decode_name(token.rpartition(".")[0]) == WEB

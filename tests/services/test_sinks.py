@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -95,6 +97,30 @@ def test_a_consumer_of_kafka_ends_with_the_rows_of_the_view(
         bench.sinks.retry("k")
         bench.wait_sent()
     assert kafka_rows(kafka, topic) == expected
+
+
+@pytest.mark.parametrize("on_close", [False, True])
+def test_a_row_that_changes_and_settles_in_one_commit_is_one_message(
+    bench: Bench, kafka: Kafka, on_close: bool
+) -> None:
+    topic = kafka.create_topic()
+    bench.run(
+        f"CREATE SINK k FROM v WITH (connector = 'kafka', topic = '{topic}', "
+        f"properties.bootstrap.servers = '{kafka.bootstrap_servers}') FORMAT UPSERT ENCODE JSON"
+        f"{' EMIT ON WINDOW CLOSE' if on_close else ''};"
+    )
+    for commit in ([("a", 0)], [("a", 0), ("b", 0), ("b", 1)], [("b", 1), ("c", 2), ("c", 3)], [("d", 9)]):
+        bench.commit(*commit)
+        bench.wait_sent()
+    rows = map(value_of, kafka.messages(topic))
+    sent = [(row["k0"], row["window_start"][14:16], row["n"], row["settled"]) for row in rows]
+    settled = [("a", "00", 2), ("b", "00", 1), ("b", "01", 2), ("c", "02", 1), ("c", "03", 1)]
+    changed = [] if on_close else [("a", "00", 1), ("b", "01", 1), ("c", "03", 1), ("d", "09", 1)]
+    assert sorted(sent) == sorted([*((*row, True) for row in settled), *((*row, False) for row in changed)])
+
+
+def value_of(message: Any) -> dict[str, Any]:
+    return dict(json.loads(message.value()))
 
 
 def test_a_missing_topic_stalls_the_sink_until_it_is_there(bench: Bench, kafka: Kafka) -> None:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.define.expression.long_keys import LONGEST_KEY
 from headrace.errors import NotReadyError, RequestError
 from tests.surfaces.conftest import ERROR_SHAPE, Ran, Served
+from tests.surfaces.forms import FORMS
 
 TABLES = """
 CREATE TABLE users (id STRING PRIMARY KEY, plan STRING, age INT);
@@ -94,6 +96,27 @@ def test_http(folder_with_tables: Path, headrace: Callable[..., Ran], serve: Cal
     listed, views = page.index('aria-label="tables"'), page.index('id="views"')
     assert listed < page.index('href="/views/users"') < views < page.index('href="/views/traffic"')
     assert 'href="/views/users"' not in page[views:], "a table is no view on the page"
+
+
+def test_keys_that_are_too_long(folder: Path, headrace: Callable[..., Ran], serve: Callable[..., Served]) -> None:
+    """Over HTTP such a row is refused; of a file it is a dead letter, see tests/faults/test_quoted_names.py."""
+    (folder / "definitions" / "tables.sql").write_text(
+        "CREATE TABLE users (id STRING PRIMARY KEY, plan STRING);\n"
+        "CREATE STREAM orders (id STRING NOT NULL, plan STRING, UNIQUE (id) WITHIN INTERVAL 1 DAY);\n"
+    )
+    headrace("apply", "--yes", "-w", folder)
+    long = "x" * (LONGEST_KEY + 1)
+    rows = [{"id": "a", "plan": long}, {"id": long, "plan": "pro"}]
+    refusal = {"index": 1, "reason": "key 'id' is longer than 65,536 bytes"}
+
+    served = serve(folder)
+    for path in ("/v1/tables/users/rows", "/v1/streams/orders/events"):
+        for form, (kind, write) in FORMS.items():
+            body = {"content": write(*rows), "headers": {"content-type": kind}}
+            reply = served.http.post(path, **body).json()
+            assert (reply["accepted"], reply["refused"]) == (1, [refusal]), (path, form)
+    deleted = served.http.request("DELETE", "/v1/tables/users/rows", json=[{"id": "a"}, {"id": long}]).json()
+    assert (deleted["accepted"], deleted["refused"]) == (1, [refusal])
 
 
 def test_python(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:

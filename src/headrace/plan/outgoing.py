@@ -9,7 +9,7 @@ from headrace.define.connectors import CONNECTORS
 from headrace.define.durations import format_duration
 from headrace.define.model import Alert, Sink
 from headrace.plan.change import Change
-from headrace.secrets import shown
+from headrace.secrets import shown, shown_change
 
 _GOES_ON = "free: it goes on where it is"
 _STARTS_OVER = "it starts over: {first} again"
@@ -24,15 +24,14 @@ def outgoing_changes(running: Catalog, target: Catalog) -> Iterator[Change]:
         elif before != sink:
             starts_over = _STARTS_OVER.format(first=f"it sends {_first(sink, target)}")
             reason = _GOES_ON if goes_on(before, sink) else starts_over
-            yield Change(
-                "change", "sink", name, reason, tuple(_differences(describe_sink(before), describe_sink(sink)))
-            )
+            details = (*_differences(describe_sink(before), describe_sink(sink)), *_hidden_changes(before, sink))
+            yield Change("change", "sink", name, reason, details)
     for name, alert in target.alerts.items():
         earlier = running.alerts.get(name)
         if earlier is None:
             yield Change("create", "alert", name, "it watches from now on", tuple(describe_alert(alert)))
         elif earlier != alert:
-            details = tuple(_differences(describe_alert(earlier), describe_alert(alert)))
+            details = (*_differences(describe_alert(earlier), describe_alert(alert)), *_hidden_changes(earlier, alert))
             yield Change("change", "alert", name, "free: it is evaluated anew", details)
 
 
@@ -103,3 +102,11 @@ def _differences(before: Iterator[str], after: Iterator[str]) -> Iterator[str]:
     for name in [*new, *(name for name in old if name not in new)]:
         if old.get(name) != new.get(name):
             yield f"{name}: {old.get(name, 'none')} → {new.get(name, 'none')}"
+
+
+def _hidden_changes(before: Sink | Alert, after: Sink | Alert) -> Iterator[str]:
+    """The options whose lines are the same, since what has changed is not shown."""
+    for name, old in before.options:
+        new = after.get(name)
+        if new is not None and old != new and shown(name, old) == shown(name, new):
+            yield shown_change(name, old, new)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.define.kafka import DELIMITER, PATTERN, TOPIC, read_source
 from headrace.define.model import Source
-from headrace.secrets import shown
+from headrace.secrets import shown, shown_change
 
 _STARTS = "scan.startup."
 
@@ -49,11 +49,7 @@ def free_source_changes(before: Source | None, after: Source | None) -> list[str
 
 
 def _change(name: str, before: Source, after: Source) -> str:
-    old, new = before.get(name), after.get(name)
-    old_text, new_text = ("none" if value is None else shown(name, value) for value in (old, new))
-    if old_text == new_text:
-        new_text = "another one"  # both are secrets
-    return f"source option: {name}: {old_text} → {new_text}"
+    return f"source option: {shown_change(name, before.get(name), after.get(name))}"
 
 
 def _name(source: Source | None) -> str:

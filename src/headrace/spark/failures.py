@@ -11,7 +11,8 @@ _HEADRACE_ERROR = re.compile(r"headrace\.errors\.(\w+): (.+)")
 _CALL = "An error occurred while calling "  # Py4J's first line, which has no information
 _CAUSE = re.compile(r"(?:^Caused by: |^: |executor \w+\): )([\w.$]+(?:Error|Exception)\b[^\n]*)", re.MULTILINE)
 _WORKER = "An exception was thrown from the Python worker"  # as empty: what follows is a traceback
-_RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)\b[^\n]*)", re.MULTILINE)  # its last line
+# The last line of a traceback follows an indented one; the class may have any name, such as pyarrow.lib.ArrowInvalid.
+_RAISED = re.compile(r"^ +[^\n]*\n(?:[\w.]+\.)?([A-Za-z_]\w*(?::[^\n]*)?)$", re.MULTILINE)
 _UNREADABLE = re.compile(r"while reading file (?:file://)?(\S+?\.parquet)")
 # On a busy machine a Python worker may start after Spark's timeout; the next one usually does not.
 _TRANSIENT = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
@@ -43,7 +44,7 @@ def one_line(error: BaseException) -> str:
     if unreadable:
         return f"file '{unreadable.group(1)}' cannot be read; restore it from a backup"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if lines and _WORKER in lines[0] and (last_lines := _RAISED.findall(str(error))):
+    if _WORKER in str(error) and (last_lines := _RAISED.findall(str(error))):
         return str(last_lines[-1])
     causes = _CAUSE.findall(str(error)) if lines and lines[0].startswith(_CALL) else []
     return causes[-1] if causes else lines[0] if lines else type(error).__name__

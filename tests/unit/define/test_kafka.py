@@ -229,7 +229,7 @@ def _planned(options: str):
     ("old", "new", "detail"),
     [
         ("'k:9092'", "'other:9092'", "source option: properties.bootstrap.servers: k:9092 → other:9092"),
-        ("'x'", "'hunter2'", "source option: properties.sasl.password: *** → another one"),
+        ("'x'", "'hunter2'", "source option: properties.sasl.password: changed (hidden)"),
         ("'x'", "'secret:PW'", "source option: properties.sasl.password: *** → secret:PW"),
         ("'a'", "'a;b'", "source option: topic: a → a;b"),
         ("'a'", "'a', scan.startup.mode = 'latest'", "(only where a new stream begins)"),

@@ -193,6 +193,9 @@ def test_a_harmless_change_goes_on():
     change = only(SINK, SINK.replace("http://a/b", "http://c/d").replace("secret:T", "topsecret"))
     assert change.reason == "free: it goes on where it is"
     assert change.details == ("token: secret:T → ***", "url: http://a/*** → http://c/***")
+    assert only(SINK, SINK.replace("http://a/b", "http://a/c")).details == ("url: changed (hidden)",)
+    hooked = QUIET.replace("http://a", "http://a/b")
+    assert only(hooked, hooked.replace("a/b", "a/c")).details == ("url: changed (hidden)",)
 
 
 @pytest.mark.parametrize(

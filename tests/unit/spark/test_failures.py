@@ -17,5 +17,14 @@ def test_the_error_of_a_python_worker_is_its_last_line() -> None:
     assert one_line(RuntimeError(WORKER)) == "ValueError: no"
 
 
+def test_a_class_of_any_name_is_shown() -> None:
+    arrow = WORKER.replace("ValueError: no", "pyarrow.lib.ArrowInvalid: 300 is too large")
+    assert one_line(RuntimeError(arrow)) == "ArrowInvalid: 300 is too large"
+    again = arrow.replace(" SQLSTATE", "\nDuring handling of it, another exception occurred:\n\n  x\nCellsError\n S")
+    assert one_line(RuntimeError(again)) == "CellsError"
+    job = f"An error occurred while calling o1.save.\n: org.apache.spark.SparkException: no.\nCaused by: {arrow}"
+    assert one_line(RuntimeError(job)) == "ArrowInvalid: 300 is too large"
+
+
 def test_other_errors_are_their_first_line() -> None:
     assert one_line(RuntimeError("one\ntwo")) == "one"
