@@ -11,6 +11,7 @@ from tests.waiting import wait_until
 from tests.warm import Java
 
 CODE = """
+import os
 import time
 import headrace as hr
 import pyarrow as pa
@@ -23,6 +24,27 @@ def checked(who):
     if "hang" in names:
         {then}
     return pa.array([name and name.upper() for name in names])
+
+
+@hr.udf("who STRING", gives="STRING")
+def ending(who):
+    if "exit" in who.to_pylist():
+        os._exit(3)
+    return who
+
+
+@hr.udaf("x BIGINT", partial="BIGINT", gives="BIGINT")
+class late_result:
+    def lift(self, x):
+        return x
+
+    def merge(self, a, b):
+        return pc.add(a, b)
+
+    def present(self, partials):
+        if max(partials.to_pylist()) > 3:
+            {then}
+        return partials
 
 
 @hr.udaf("x BIGINT", partial="BIGINT", gives="BIGINT")
@@ -42,7 +64,9 @@ class slow_sum:
 VIEWS = """
 CREATE MATERIALIZED VIEW bad AS SELECT checked(who) AS name, count(*) AS n FROM clicks GROUP BY checked(who);
 CREATE MATERIALIZED VIEW merged AS SELECT slow_sum(weight) AS n FROM clicks;
+CREATE MATERIALIZED VIEW shown AS SELECT late_result(weight) AS n FROM clicks;
 """
+ENDED = "CREATE MATERIALIZED VIEW ended AS SELECT ending(who) AS name, count(*) AS n FROM clicks GROUP BY ending(who);"
 
 
 def test_a_function_that_hangs_stalls_its_view_alone(java: Java, workspace: Path) -> None:
@@ -67,11 +91,61 @@ def test_a_function_that_hangs_stalls_its_view_alone(java: Java, workspace: Path
     server.post("clicks", [click(5, "carl")], None)
     wait_until(lambda: total(server) == 5, details=server.log_tail)
 
+    answer = server.http.get(f"{server.url}/v1/views/shown")
+    assert "present of aggregate 'late_result' did not return within 1 s (it is at checked.py:" in answer.text
+    assert total(server) == 5, "others answer"
+
     code.write_text(CODE.format(then="pass"))
-    assert run("apply", "--yes", folder=workspace) == 0
+    assert apply(workspace).returncode == 0
     wait_until(lambda: counts(server) == {"ANNA": 1, "HANG": 1, "BEN": 1, "CARL": 2}, details=stalled)
     wait_until(lambda: [row["n"] for row in server.rows("merged")] == [5], details=server.log_tail)
+    assert [row["n"] for row in server.rows("shown")] == [5]
+    check_trial_and_build(server, workspace, code)
+    check_a_worker_that_ends(server, workspace, sql)
+
+    sql.write_text("")
+    assert apply(workspace).returncode == 0
+    server.post("clicks", [click(9, "hang")], None)
+    wait_until(lambda: total(server) == 9, details=server.log_tail)
+    assert {view["name"]: view["stalled"] for view in server.get("/v1/views")["views"]} == {
+        "per_minute": None,
+        "total": None,
+    }
+    assert server.get("/health")["status"] == "ok"
     assert server.stop() == 0
+
+
+def check_trial_and_build(server: UpServer, workspace: Path, code: Path) -> None:
+    """Code that hangs on a new event is refused by the trial; on an old one it ends the build, and others go on."""
+    server.post("clicks", [click(6, "hang")], None)
+    wait_until(lambda: counts(server).get("HANG") == 2, details=server.log_tail)
+    code.write_text(CODE.format(then="time.sleep(7200)"))  # other code: no version that was stalled has it
+    refused = apply(workspace)
+    assert refused.returncode == 2
+    assert "function 'checked' did not return within 1 s" in refused.stderr
+    server.post("clicks", [click(7, "ben")], None)  # the newest events are tried
+    wait_until(lambda: counts(server).get("BEN") == 2, details=server.log_tail)
+    built = apply(workspace)
+    assert "view 'bad': version 3 cannot be completed" in built.stderr
+    assert "function 'checked' did not return within 1 s (it is at checked.py:" in built.stderr
+    assert counts(server) == {"ANNA": 1, "HANG": 2, "BEN": 2, "CARL": 2}, "the version before it serves"
+    assert total(server) == 7
+
+
+def check_a_worker_that_ends(server: UpServer, workspace: Path, sql: Path) -> None:
+    """A view whose function ends its process is stalled alone, with the name of the function and the event."""
+    sql.write_text(ENDED)
+    accepted = apply(workspace)
+    assert accepted.returncode == 0, accepted.stderr
+    wait_until(lambda: sum(row["n"] for row in server.rows("ended")) == 7, details=server.log_tail)
+    server.post("clicks", [click(8, "exit")], None)
+    wait_until(lambda: total(server) == 8, details=server.log_tail)
+
+    def stalled() -> str:
+        return next(str(view["stalled"]) for view in server.get("/v1/views")["views"] if view["name"] == "ended")
+
+    wait_until(lambda: '"who":"exit"' in stalled().replace(" ", ""), details=stalled)
+    assert "a Python worker ended in a call of 'ending'" in stalled()
 
 
 def click(id: int, who: str) -> dict[str, Any]:
@@ -86,5 +160,5 @@ def counts(server: UpServer) -> dict[str, int]:
     return {row["name"]: row["n"] for row in server.rows("bad")}
 
 
-def run(*arguments: str, folder: Path) -> int:
-    return subprocess.run([*COMMAND, *arguments], cwd=folder, capture_output=True, check=False).returncode
+def apply(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, "apply", "--yes"], cwd=folder, capture_output=True, text=True, check=False)

@@ -9,10 +9,16 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
+from psycopg.rows import dict_row
 
+from headrace.define.expression.computed import duckdb_name
+from headrace.define.expression.terms import quote
+from headrace.define.tokens import escape
 from headrace.sink.latest import LatestRows
+from tests.names import candidates
 from tests.services.running import Kafka, Postgres
-from tests.unit.sink.bench import Bench
+from tests.unit.sink.bench import Bench, read_files
 
 
 @pytest.fixture
@@ -121,6 +127,44 @@ def test_a_row_that_changes_and_settles_in_one_commit_is_one_message(
 
 def value_of(message: Any) -> dict[str, Any]:
     return dict(json.loads(message.value()))
+
+
+def test_names_of_any_characters(
+    tmp_path: Path, kafka: Kafka, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of a view, its key, its columns, its sinks and their table: each destination has the rows by these."""
+    url, topic = postgres.create_database(), kafka.create_topic()
+    monkeypatch.setenv("PG_URL", url)
+    key, *columns = (name for name in candidates() if name != "ctid")  # a system column of every table
+    view, table = "per page. \"q\" é 日 'x'", 'tables "of" . us\\ers; --'
+    selected = ", ".join(f"count(*) AS {quote(name)}" for name in columns)
+    base = (
+        "CREATE STREAM s (id BIGINT, at TIMESTAMP); CREATE STREAM events (k0 STRING, at TIMESTAMP);"
+        f"CREATE MATERIALIZED VIEW {quote(view)} AS SELECT k0 AS {quote(key)}, {selected} FROM events GROUP BY k0;"
+    )
+    options = {
+        "a b": "connector = 'files', path = 'a', format = 'parquet'",
+        "c/d": "connector = 'files', path = 'c', format = 'json'",
+        "é": f"connector = 'kafka', topic = '{topic}', properties.bootstrap.servers = '{kafka.bootstrap_servers}'",
+        '"': f"connector = 'postgres', url = 'secret:PG_URL', table = {escape(duckdb_name(table))}",
+    }
+    bench = Bench(tmp_path, base)
+    try:
+        bench.run("".join(f"CREATE SINK {quote(name)} FROM {quote(view)} WITH ({of});" for name, of in options.items()))
+        bench.commit(("x", 0), ("x", 0), ("y", 0))
+        for name in options:
+            bench.wait_sent(name)
+    finally:
+        bench.stop()
+    with psycopg.connect(url, row_factory=dict_row) as connection:
+        in_table = connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))).fetchall()
+    got = {
+        "parquet": read_files(tmp_path / "a"), "json": read_files(tmp_path / "c"), "postgres": in_table,
+        "kafka": [value_of(message) for message in kafka.messages(topic)],
+    }  # fmt: skip
+    for where, rows in got.items():
+        found = {row[key]: {name: row[name] for name in columns} for row in rows}
+        assert found == {"x": dict.fromkeys(columns, 2), "y": dict.fromkeys(columns, 1)}, where
 
 
 def test_a_missing_topic_stalls_the_sink_until_it_is_there(bench: Bench, kafka: Kafka) -> None:

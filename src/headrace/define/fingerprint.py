@@ -119,7 +119,12 @@ def _own_aggregates(view: View) -> list[OwnDefinition]:
 
 def has_code(view: View) -> bool:
     """Whether a view calls functions or aggregates of the workspace."""
-    return OWN in to_json(view)
+    return bool(code_names(view))
+
+
+def code_names(view: View) -> list[str]:
+    """The functions and aggregates of the workspace that a view calls."""
+    return [str(each["name"]) for each in to_json(view).get(OWN, [])]
 
 
 def from_json(value: dict[str, Any]) -> Definition:

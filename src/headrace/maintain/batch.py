@@ -29,9 +29,9 @@ from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.over_tables import TableAudits
 from headrace.maintain.partials import damage_of
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder
-from headrace.maintain.speed import MOST_ROWS
+from headrace.maintain.speed import MOST_ROWS, retry_after_s
 from headrace.maintain.step import next_step, step_end
-from headrace.maintain.suspects import Suspects
+from headrace.maintain.suspects import Suspects, describe_failure
 from headrace.spark.failures import is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Audit, Store
@@ -41,7 +41,6 @@ OUTGROWN_ROWS = 100_000  # speed rows that a version may always have
 OUTGROWN_SHARE = 4  # … and beyond that, one for so many rows of its batch tables
 WORTH_A_STEP = 0.9  # of the events that were missing before: where more than that is missing still, no step helps
 SOONEST_S = 60.0  # between two beats that nobody asked for
-RETRY_S = 30.0
 KEPT_RETIRED = 5  # versions of a view that can be rolled back to
 
 log = structlog.get_logger("headrace.batch")
@@ -179,7 +178,7 @@ class Batch:
                 return
             message = str(error) if isinstance(error, HeadraceError) else one_line(error)
             self.errors[version.id] = message
-            self._retry_at[version.id] = self._now() + RETRY_S
+            self._retry_at[version.id] = self._now() + retry_after_s(message)
             log.error("the batch layer failed", view=version.view.name, version=version.number, error=message)
 
     def _is_due(self, version: Version, versions: Sequence[Version]) -> bool:
@@ -283,7 +282,9 @@ class Batch:
             if not is_alive(spark):
                 self._suspects.java_ended(spark, self._stream, version, commits)
                 raise JavaEndedError("Java ended during a job of the batch layer", fix="it is retried") from error
-            raise HeadraceError(self._suspects.failed(self._stream, version, commits, one_line(error))) from error
+            raise HeadraceError(
+                self._suspects.failed(self._stream, version, commits, describe_failure(version.view, error))
+            ) from error
         if self._suspects is not None:
             self._suspects.computed(version)
         return written

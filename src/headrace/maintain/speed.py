@@ -26,9 +26,9 @@ from headrace.maintain.fused import Fused
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, damage_of, read_events, write_partials
 from headrace.maintain.step import apply_step, next_step
-from headrace.maintain.suspects import Suspects
+from headrace.maintain.suspects import Suspects, describe_failure
 from headrace.names import encode_name
-from headrace.spark.failures import is_transient, one_line
+from headrace.spark.failures import is_transient
 from headrace.spark.session import Session, is_alive
 from headrace.store.base import Step, Store
 from headrace.store.version import Base, Version, VersionId
@@ -57,6 +57,11 @@ class _Group:
     versions: list[Version]
     end: int  # the commit that they go up to at most
     most_rows: int
+
+
+def retry_after_s(error: str) -> float:
+    """How long a version that failed waits before it is tried again."""
+    return LATE_RETRY_S if LATE in error else RETRY_S
 
 
 class Speed:
@@ -237,12 +242,12 @@ class Speed:
                 raise  # not the view's fault: all of the step is retried soon
             if is_disk_full(error):  # the machine's fault, not the view's: all of the step is tried again soon
                 raise disk_full("views cannot be updated", self._scratch) from error
-            return _Computed(version, [], one_line(error), by_event=True)
+            return _Computed(version, [], describe_failure(version.view, error), by_event=True)
 
     def _settle(self, step: Step, computed: _Computed) -> None:
         version = computed.version
         if computed.error is not None:
-            self._retry_at[version.id] = self._now() + (LATE_RETRY_S if LATE in computed.error else RETRY_S)
+            self._retry_at[version.id] = self._now() + retry_after_s(computed.error)
             sentence = computed.error
             if self._suspects is not None and computed.by_event:
                 commits = (step.from_commit, step.to_commit)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.define.model import Stream
+from headrace.aggregate.calls import SETTING
+from headrace.define.fingerprint import code_names
+from headrace.define.model import Stream, View
 from headrace.errors import ConflictError
 from headrace.lake.table import LakeTable
 from headrace.maintain.culprit import Attempt, Case, Culprit, attempt_on, find_culprit
 from headrace.maintain.trial import Trial, TrialSettings
-from headrace.spark.failures import one_line
+from headrace.spark.failures import one_line, worker_ended
 from headrace.spark.session import BATCH_POOL, Session, is_alive
 from headrace.store.base import Store
 from headrace.store.version import Version, VersionId
@@ -33,6 +35,7 @@ BEYOND = 1 << 62  # every position
 RELEASES = 2  # by trials that could not confirm it; after more ends than that it stays quarantined
 FIX = "change the view so that it can process this event, or drop it, then `headrace apply`; other views continue"
 MEMORY = "raise the setting `spark_memory` and restart, or change the view, then `headrace apply`; other views continue"
+LATE_OUTSIDE = f"did not return to Python in time (the setting {SETTING})"
 
 log = structlog.get_logger("headrace.suspects")
 
@@ -170,7 +173,7 @@ class Suspects:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
         with self._table.reading(*commits) as files:
             case = Case(stream, version, self._table.storage, files, commits)
-            culprit = find_culprit(case, _catching(spark, attempt_on(spark, case)))
+            culprit = find_culprit(case, _catching(spark, version.view, attempt_on(spark, case)))
         if culprit is None:
             return
         sentence = _blame(culprit, stream, commits, culprit.error)
@@ -189,14 +192,23 @@ def _blame(culprit: Culprit | None, stream: Stream, commits: tuple[int, int], er
     return f"{span} make this view fail, and no single event is the cause: {error}; {MEMORY}"
 
 
-def _catching(spark: SparkSession, compute: Callable[[int, int], None]) -> Attempt:
+def describe_failure(view: View, error: BaseException) -> str:
+    """Why a view cannot be computed. A Python worker that ended says nothing, so the code that it ran is named."""
+    names = code_names(view) if worker_ended(error) else []
+    if not names:
+        return one_line(error)
+    code = " or ".join(f"'{name}'" for name in names)
+    return f"a Python worker ended in a call of {code}: it crashed, ended its process or {LATE_OUTSIDE}"
+
+
+def _catching(spark: SparkSession, view: View, compute: Callable[[int, int], None]) -> Attempt:
     def attempt(low: int, high: int) -> str | None:
         try:
             compute(low, high)
         except Exception as error:
             if not is_alive(spark):
                 raise
-            return one_line(error)
+            return describe_failure(view, error)
         return None
 
     return attempt

@@ -17,10 +17,17 @@ _UNREADABLE = re.compile(r"while reading file (?:file://)?(\S+?\.parquet)")
 # On a busy machine a Python worker may start after Spark's timeout; the next one usually does not.
 _TRANSIENT = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect back")
 
+_ENDED = "Python worker exited unexpectedly"
+
 
 def is_transient(error: BaseException) -> bool:
     """Whether a job failed only because a worker did not start in time; it is then retried silently."""
     return any(_TRANSIENT.search(str(each)) for each in chain(error))
+
+
+def worker_ended(error: BaseException) -> bool:
+    """Whether a Python worker ended during a job, by code that is not Python or that ends its process."""
+    return any(_ENDED in str(each) for each in chain(error))
 
 
 def from_spark(error: BaseException) -> HeadraceError | None:

@@ -62,6 +62,11 @@ def test_python_definitions_use_them(tmp_path: Path) -> None:
         (PYTHON, SQL.replace("fahrenheit(c) > 0", "fahrenheit(sensor) > 0"), "write CAST(sensor AS DOUBLE)"),
         (PYTHON, SQL.replace("fahrenheit(c) > 0", "fahrenheit(c, k) > 0"), "fahrenheit(celsius DOUBLE)"),
         (PYTHON, SQL.replace("geometric_mean(c)", "geometric_mean(sensor)"), "takes a value of type DOUBLE"),
+        (
+            PYTHON,
+            SQL.replace(" AS room", ""),
+            "the key beginning(sensor, 1) has no name; select it",
+        ),
         (PYTHON, SQL.replace("k INT,", "k INT, f DOUBLE AS fahrenheit(c),"), "call it in the views instead"),
         (PYTHON.replace("def fahrenheit", "def lower"), "", "there is a function lower already"),
         (PYTHON.replace("def fahrenheit(celsius)", "def fahrenheit()"), "", "declare each of its arguments"),

@@ -39,10 +39,10 @@ Row = dict[str, Any]
 class Bench:
     """Everything that sinks need, without Spark."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, base: str = BASE) -> None:
+        self.folder, self.base = folder, base
         (folder / "partials").mkdir(exist_ok=True)
-        self.catalog = parse(BASE)
+        self.catalog = parse(base)
         self.events: list[list[Event]] = []
         self.store: Store = DuckStore.open(folder / "store", 1)
         for view in self.views:
@@ -67,7 +67,7 @@ class Bench:
 
     def run(self, text: str) -> Catalog:
         """Run the sinks of a text, and no others."""
-        self.catalog = parse(BASE + text)
+        self.catalog = parse(self.base + text)
         self.sinks.reconcile(self.catalog)
         return self.catalog
 

@@ -18,6 +18,7 @@ from headrace.define.durations import SECOND_MS, parse_duration
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import Mistakes, placed
+from headrace.define.own import plain
 from headrace.define.pruning import view_over
 from headrace.define.python.query import Aggregation, Query, Queryable, caller, source_of
 from headrace.define.python.rows import all_rows_of, join_conditions, read_item, rows_of
@@ -326,7 +327,8 @@ def _key(name: str | None, source: Source, scope: Scope) -> model.Key:
     check_key(expression)
     name = name or item.alias or Checker(source, scope).name(item.node)
     if name is None:
-        raise DefinitionError(f"the key {expression.sql} has no name", fix=f'write group_by(name="{expression.sql}")')
+        written = plain(expression.sql)
+        raise DefinitionError(f"the key {written} has no name", fix=f'write group_by(name="{written}")')
     check_name(name, "key")
     return model.Key(name, expression)
 

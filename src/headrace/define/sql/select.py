@@ -12,6 +12,7 @@ from headrace.define.expression.syntax import Call, Literal, Name, Node, Star, w
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each
 from headrace.define.model import Column, Key, Order, Stream, View, Window
+from headrace.define.own import plain
 from headrace.define.row_scope import RowScope
 from headrace.define.rules import check_distinct, check_key, check_name, located
 from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
@@ -315,7 +316,8 @@ class ViewBuilder:
             check_key(expression)
         name = alias or self._alias_of(expression) or Checker(self.source, self.scope).name(node)
         if name is None:
-            raise self._error(node.at, f"the key {expression.sql} has no name", fix=f"select it: {expression.sql} AS …")
+            written = plain(expression.sql)
+            raise self._error(node.at, f"the key {written} has no name", fix=f"select it: {written} AS …")
         with located(self.source, node.at):
             check_name(name, "key")
         return Key(name, expression)
