@@ -47,10 +47,10 @@ services-status: setup
 	@$(BIN)/python scripts/services status $(SERVICES)
 
 kafka-topic: setup
-	@$(BIN)/python scripts/services topic $(TOPIC) $(PARTITIONS)
+	@$(BIN)/python scripts/services topic $(or $(TOPIC),$(error write make $@ TOPIC=orders)) $(PARTITIONS)
 
 kafka-produce: setup
-	@$(BIN)/python scripts/services produce $(TOPIC) $(FILE)
+	@$(BIN)/python scripts/services produce $(or $(TOPIC),$(error write make $@ TOPIC=orders FILE=orders.ndjson)) $(FILE)
 
 # In parallel: what the tests need, and the checks.
 prepared: setup

@@ -43,10 +43,18 @@ def produce(state: dict[str, Any] | None, topic: str, path: str = "-") -> None:
 
 
 def _produce(address: dict[str, Any], topic: str, lines: Iterable[bytes]) -> None:
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaException, Producer
 
     failures: list[str] = []
     producer, sent = Producer({**address, "message.timeout.ms": int(ANSWER_S * 1000)}), 0
+    try:
+        missing = producer.list_topics(topic, ANSWER_S).topics[topic].error
+    except KafkaException as error:
+        raise Failed(f"kafka: the broker does not answer: {error.args[0].str()}") from error
+    if missing is not None:  # else each message would wait for its topic until it times out
+        raise Failed(
+            f"kafka: topic {topic!r} cannot be written: {missing.str()}; `make kafka-topic TOPIC=…` creates one"
+        )
 
     def note(error: Any, _: Any) -> None:
         if error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,18 @@ def test_a_database_keeps_its_rows(postgres: Postgres, how: str) -> None:
     postgres.start()
     assert postgres.url == url
     assert postgres.rows(f"SELECT n FROM kept_{how}") == [(1,)]
+
+
+def test_the_lines_that_status_prints_connect(postgres: Postgres) -> None:
+    status = [sys.executable, SCRIPT, "status", "postgres", "--folder", postgres.folder]
+    printed = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+    export, ask = re.findall(r"export PG_URL=.*$|psql .*$", printed, re.MULTILINE)
+    assert postgres.password not in printed
+    command = ["bash", "-ec", f"{export}\n{ask} -Atc 'SELECT current_user'"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "headrace\n"
+    postgres.stop()
+    printed = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+    assert ("`make services-up` starts it again" in printed, "psql" in printed) == (True, False)
 
 
 def test_a_broker_that_fails_is_not_one_that_cannot_be_installed(

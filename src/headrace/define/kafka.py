@@ -85,9 +85,9 @@ _WRITTEN: dict[Mode, str] = {
 _ELSEWHERE = {
     "partitions": "Headrace makes no topics: create it with its partitions before, and remove this option",
     "replicas": "Headrace makes no topics: create it with its replicas before, and remove this option",
-    "timestamp": "write WATERMARK FOR the field inside the parentheses; a BIGINT of milliseconds needs a computed "
-    "field: at TIMESTAMP AS timestamp_millis(field), WATERMARK FOR at AS at",
-    "timestamp_format": "write a computed field: at TIMESTAMP AS to_timestamp(field, 'yyyy-MM-dd HH:mm:ss'), "
+    "timestamp": "write WATERMARK FOR {value} AS {value} inside the parentheses; a BIGINT of milliseconds needs a "
+    "computed field: at TIMESTAMP AS timestamp_millis({value}), WATERMARK FOR at AS at",
+    "timestamp_format": "write a computed field: at TIMESTAMP AS to_timestamp(field, '{value}'), "
     "WATERMARK FOR at AS at",
     "retention_ms": "a topic's retention is set at the broker; Headrace keeps every event",
     "window_type": "a stream of windows is not read; remove it",
@@ -167,7 +167,7 @@ def make_source(written: Mapping[str, str]) -> Source:
             if own == f"{PREFIX}isolation.level":
                 continue  # it is always so
         elif own not in OPTIONS:
-            raise _unknown(name)
+            raise _unknown(name, value)
         options[own] = value if own == DELIMITER else value.strip()
     try:
         return Source(KAFKA, _canonical(options))
@@ -207,9 +207,10 @@ def canonical_name(name: str) -> str:
     return lower
 
 
-def _unknown(name: str) -> OptionError:
+def _unknown(name: str, value: str) -> OptionError:
     if name in _ELSEWHERE:
-        return OptionError(name, f"a Kafka stream has no option '{name}'", fix=_ELSEWHERE[name], remove=True)
+        fix = _ELSEWHERE[name].replace("{value}", value.strip())
+        return OptionError(name, f"a Kafka stream has no option '{name}'", fix=fix, remove=True)
     if name in LIBRDKAFKA:
         return OptionError(name, f"'{name}' is a setting of the Kafka client", rename=f"{PREFIX}{name}")
     near = nearest(name, [f"{PREFIX}{each}" for each in LIBRDKAFKA], 0.85)

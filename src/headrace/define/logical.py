@@ -109,7 +109,8 @@ class _Builder:
         tree = self._parse(statement)
         names = references(tree)
         if not names:
-            raise statement.source.error(
+            refusal = reads_stream(statement, self.streams)
+            raise refusal or statement.source.error(
                 statement.sql_at, f"view '{statement.name}' reads no view", expected="FROM and the name of a view"
             )
         raw = statement.sql.encode()

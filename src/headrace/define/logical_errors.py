@@ -12,6 +12,7 @@ import orjson
 from headrace.aggregate import REGISTRY
 from headrace.define.expression.terms import quote
 from headrace.define.model import Stream
+from headrace.define.sql.from_clause import WINDOW_TABLES
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
 from headrace.errors import DefinitionError, did_you_mean, nearest
@@ -65,8 +66,10 @@ def reads_stream(statement: LogicalStatement, streams: Mapping[str, Stream]) -> 
     tokens = tokenize(Source(statement.sql), [])
     stream_tokens = [
         token
-        for before, token in pairwise(tokens)
-        if before.upper in ("FROM", "JOIN") and token.kind in (WORD, QUOTED) and token.text.lower() in streams
+        for call, before, token in zip([tokens[0], *tokens], tokens, tokens[1:], strict=False)
+        if (before.upper in ("FROM", "JOIN", "TABLE") or (before.text == "(" and call.upper in WINDOW_TABLES))
+        and token.kind in (WORD, QUOTED)
+        and token.text.lower() in streams
     ]
     if not stream_tokens:
         return None

@@ -14,6 +14,7 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.kafka import Start, read_source
 from headrace.define.kafka_properties import JAVA, LIBRDKAFKA, OURS
+from headrace.define.mistakes import each
 from headrace.define.model import Source
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
@@ -127,7 +128,11 @@ REFUSED = [
     (f"({K}, topic.pattern = '')", "the option 'topic.pattern' is empty"),
     (f"({K}, key.format = 'avro')", "the key of a record is read as text"),
     ("(KAFKA_TOPIC = 't', PARTITIONS = 6)", "Headrace makes no topics"),
-    ("(KAFKA_TOPIC = 't', TIMESTAMP = 'viewtime')", "WATERMARK FOR at AS at"),
+    ("(KAFKA_TOPIC = 't', TIMESTAMP = 'seen')", "write WATERMARK FOR seen AS seen inside the parentheses"),
+    (
+        "(KAFKA_TOPIC = 't', TIMESTAMP_FORMAT = 'yyyy')",
+        "at TIMESTAMP AS to_timestamp(field, 'yyyy'), WATERMARK FOR at AS at",
+    ),
     ("(KAFKA_TOPIC = 't', VALUE_FORMAT = 'AVRO')", "the format AVRO is not available yet; expected JSON, TEXT or CSV"),
     (f"({K}, json.ignore-parse-errors = 'true')", "a value that cannot be read is a dead letter"),
     (f"({K}, csv.field-delimiter = '||')", "the delimiter of cells is one character; found '||'"),
@@ -145,6 +150,12 @@ def test_refused_with_its_place(options, says):
     assert says in str(caught.value)
     assert caught.value.where is not None
     assert caught.value.excerpt
+
+
+def test_a_mistake_of_an_option_does_not_hide_that_the_stream_is_in_kafka():
+    with pytest.raises(DefinitionError) as caught:
+        parse("CREATE STREAM s (k STRING KEY, a INT) WITH (KAFKA_TOPIC = 't', PARTITIONS = 6)")
+    assert [error.message for error in each(caught.value)] == ["a Kafka stream has no option 'partitions'"]
 
 
 def test_the_caret_is_at_the_option():

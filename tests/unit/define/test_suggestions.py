@@ -57,6 +57,10 @@ SLIPS = [
     "CREATE MATERIALIZED VIEW v TO target AS SELECT host, count() AS n FROM requests GROUP BY host",
     "CREATE MATERIALIZED VIEW v WITH (timescaledb.continuous) AS SELECT host, count(*) AS n FROM requests GROUP BY host WITH NO DATA",
     f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE at > current_date - 7 GROUP BY host",
+    f"{VIEW}SELECT host, count(*) AS n FROM STREAM(requests) WATERMARK at DELAY OF INTERVAL 10 MINUTES AS r GROUP BY host",
+    "CREATE VIEW v AS SELECT host, count(*) AS n FROM TABLE(TUMBLE(TABLE requests, DESCRIPTOR(at), INTERVAL '1' HOUR)) GROUP BY host, window_start",
+    "CREATE VIEW v AS SELECT host, count(*) AS n FROM HOP(requests, at, INTERVAL '1 MINUTE', INTERVAL '5 MINUTES') GROUP BY host, window_start",
+    "CREATE TABLE s (a INT, at TIMESTAMP, WATERMARK FOR at AS at) APPEND ONLY",
 ]  # fmt: skip
 WHOLE = [  # the error has `write`, and the place where to write it
     f"{VIEW}SELECT * FROM requests WHERE status >= 500",
@@ -223,6 +227,12 @@ def test_a_window_over_another_time_reads_a_derived_stream() -> None:
     for time in ("sent", "_arrived"):
         (mistake,) = mistakes_of(f"{STREAM}{VIEW}SELECT count(*) AS n FROM requests GROUP BY window({time}, '1 hour')")
         parse(STREAM + str(mistake).rpartition("that event time: ")[2].splitlines()[0])
+
+
+def test_functions_that_read_files_are_refused_with_what_to_do() -> None:
+    (mistake,) = mistakes_of("CREATE STREAM s AS SELECT * FROM STREAM read_files('/data', format => 'json')")
+    assert mistake.message.startswith("read_files(…) is not supported in FROM")
+    assert "`headrace send STREAM FILE`" in (mistake.fix or "")
 
 
 def test_grace_period_is_the_patience_of_the_stream() -> None:

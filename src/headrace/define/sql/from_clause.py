@@ -13,7 +13,7 @@ from headrace.define.expression.hints import NO_SESSIONS
 from headrace.define.expression.syntax import Call, Node, walk
 from headrace.define.expression.terms import quote
 from headrace.define.sql.joins import read_in_query, read_join
-from headrace.define.sql.later import instead_of_numbers, refuse_pattern
+from headrace.define.sql.later import instead_of_numbers, refuse_function, refuse_pattern, refuse_watermark
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
 from headrace.define.sql.samples import read_sample
@@ -180,13 +180,16 @@ class FromReader(PeerReader):
 
     def read_input(self) -> Input:
         """A stream, a query of WITH, or a query in parentheses, with its alias."""
-        at, wrapped = self.next.start, self.sees("TABLE") and self.ahead(1).text == "("
+        at = self.next.start
+        wrapped = self.next.upper in ("TABLE", "STREAM") and self.ahead(1).text == "("  # STREAM(t) of Spark
         if wrapped:
             self.take()
             self.take()
         item = self._parenthesized_input() if self.sees_symbol("(") else self._named_input()
         if wrapped:
             self.expect_symbol(")", "TABLE(…")
+        if self.sees("WATERMARK"):
+            raise refuse_watermark(self)
         alias, columns = self.read_alias("the stream")
         return replace(item, at=item.at if item.name else at, alias=alias, columns=columns)
 
@@ -207,12 +210,16 @@ class FromReader(PeerReader):
                     fix="name the stream here; a window belongs to the view",
                 )  # fmt: skip
             return self._window_table()
+        if self.sees("STREAM") and self.ahead(2).text == "(":
+            self.take()
         token = self.expect_name("a stream")
         if self.sees_symbol("(") and token.upper == "CHANGES":
             raise self.error(
                 token.start, "a stream of the changes of a view is not available yet",
                 fix="meanwhile CREATE SINK … FROM the view WITH (…) sends its changes, and `headrace watch` shows them",
             )  # fmt: skip
+        if self.sees_symbol("("):
+            raise refuse_function(self, token)
         if self.sees("MATCH_RECOGNIZE"):
             raise refuse_pattern(self, token.text)
         return Input(token.start, token.text)

@@ -1,4 +1,4 @@
-"""What is not available yet: sessions, patterns, joins of streams, numbers of rows; and what to write meanwhile.
+"""What is not available in FROM: sessions, patterns, joins of streams, numbers of rows, functions that read files.
 
 Each refusal has the statements to write, in the names of the user's own.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.define.expression.syntax import Logic, Name, Node, Operation
 from headrace.define.expression.terms import quote, unquote
-from headrace.define.tokens import END, UNREADABLE, Source, tokenize
+from headrace.define.tokens import END, UNREADABLE, Source, Token, tokenize
 from headrace.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -43,6 +43,35 @@ def statement_at(source: Source, at: int) -> tuple[int, int]:
         start, fresh = (token.start, False) if fresh else (start, fresh)
         end = token.end
     return start, end
+
+
+# Sources
+
+
+def refuse_function(reader: FromReader, function: Token) -> DefinitionError:
+    """read_files('/data', …) of Spark and the like."""
+    return reader.error(
+        function.start, f"{function.text}(…) is not supported in FROM, which names a stream, a view or a table",
+        fix="declare the fields in CREATE STREAM; `headrace send STREAM FILE` loads files, and WITH "
+        "(connector = 'kafka', topic = '…') reads Kafka",
+    )  # fmt: skip
+
+
+def refuse_watermark(reader: FromReader) -> DefinitionError:
+    """WATERMARK at DELAY OF INTERVAL 1 MINUTE of Spark, after the stream."""
+    first, at = reader.index, reader.ahead(1).text
+    while not (reader.at_end() or reader.sees("DELAY")):
+        reader.take()
+    reader.accept("DELAY", "OF")
+    delay = reader.index
+    if not reader.at_end():
+        reader.expression()
+    patience = reader.text_since(delay) if reader.index > delay else "INTERVAL 1 MINUTE"
+    return reader.error(
+        reader.tokens[first].start, "the watermark is declared by the stream",
+        fix=f"remove it here, and write WATERMARK FOR {at} AS {at} - {patience} as the last field of CREATE STREAM",
+        write=" ", span=reader.span_since(first),
+    )  # fmt: skip
 
 
 # Patterns

@@ -60,6 +60,11 @@ class SourceReader(OptionsReader):
             )
         if self.sees("INCLUDE"):
             self._refuse_include()
+        if self.sees("APPEND", "ONLY"):
+            raise self.error(
+                self.next.start, "APPEND ONLY is not needed: a stream without UNIQUE keeps every event",
+                fix="remove it", write=" ", end=self.ahead(1).end,
+            )  # fmt: skip
         if self.next.upper in _STORAGE:
             at, start = self.next.start, self.index
             while not self.at_end():

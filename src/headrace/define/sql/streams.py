@@ -71,14 +71,15 @@ class StreamReader(UniqueReader):
         format_before = self.read_format()
         self.expect_symbol("(", f"CREATE {kind.upper()} {name.text}")
         fields, watermark = self._fields(f"{kind} '{name.text}'", closing=")")
-        format_after, event_time, patience_ms = None, None, 0
+        format_after, event_time, patience_ms, source_is_known = None, None, 0, False
         with self.mistakes.collect():
             format_after = self.read_format()
+            source_is_known = True
         if watermark:
             time_field, patience_ms = watermark
             with self.mistakes.collect(), located(self.source, time_field.start):
                 event_time = check_event_time(time_field.text, fields, name.text, complete=not self.mistakes, of=kind)
-        for field in fields:
+        for field in fields if source_is_known else ():
             self._check_record(field, name.text)
         unique = self.check_unique(fields, name.text)
         self.mistakes.check()
