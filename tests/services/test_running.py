@@ -53,7 +53,7 @@ def test_a_database_keeps_its_rows(postgres: Postgres, how: str) -> None:
 def test_the_lines_that_status_prints_connect(postgres: Postgres) -> None:
     status = [sys.executable, SCRIPT, "status", "postgres", "--folder", postgres.folder]
     printed = subprocess.run(status, capture_output=True, text=True, check=True).stdout
-    export, ask = re.findall(r"export PG_URL=.*$|psql .*$", printed, re.MULTILINE)
+    export, ask = re.findall(r'export PG_URL=.*$|psql "\$PG_URL"$', printed, re.MULTILINE)
     assert postgres.password not in printed
     command = ["bash", "-ec", f"{export}\n{ask} -Atc 'SELECT current_user'"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "headrace\n"
