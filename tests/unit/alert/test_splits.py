@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.alert import watch as watch_module
+from tests.faults.seeds import SEEDS
 from tests.unit.alert.watched import Watched
 from tests.unit.serve.workbench import bench, view_of
 from tests.unit.store.partial_files import Event, simple_event
@@ -133,12 +134,11 @@ def split(chance: random.Random, events: list[Event]) -> list[list[Event]]:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_any_split_with_kills_gives_the_incidents_of_the_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = SHAPES[name]
-    chance = random.Random(name)
-    events, patience = some_events(chance), chance.choice([0, 3, 15])
-    for rows_at_once in (2, 1000):
-        monkeypatch.setattr(watch_module, "ROWS_AT_ONCE", rows_at_once)
-        check(shape, split(chance, events), patience, chance)
+    for seed in SEEDS:
+        chance = random.Random(f"{name} {seed}")
+        events, patience = some_events(chance), chance.choice([0, 3, 15])
+        monkeypatch.setattr(watch_module, "ROWS_AT_ONCE", chance.choice([2, 1000]))
+        check(SHAPES[name], split(chance, events), patience, chance)
 
 
 def check(shape: Shape, commits: list[list[Event]], patience: int, chance: random.Random) -> None:

@@ -18,6 +18,7 @@ from headrace.serve.change_cursor import Cursor
 from headrace.serve.changes import changes_after
 from headrace.sink import feeds
 from headrace.store.duckdb.store import DuckStore
+from tests.faults.seeds import SEEDS
 from tests.unit.serve.workbench import STREAM, Workbench, bench, view_of
 from tests.unit.store.partial_files import Event, simple_event
 
@@ -182,7 +183,7 @@ CASES = [
 
 @pytest.mark.parametrize(("reader", "window", "on_close"), CASES)
 def test_each_change_is_delivered_once(reader: str, window: str, on_close: bool) -> None:
-    for seed in range(2):
+    for seed in SEEDS:
         chance = random.Random(f"{reader} {window} {on_close} {seed}")
         patience, having = chance.choice([0, 1, 4]), chance.choice([0, 0, 2])
         with bench(patience * MINUTE) as work:
