@@ -101,7 +101,8 @@ def compare_rows(
     if all(row.mark == "same" for row in compared):
         return None
     listed = columns_named or list(types)
-    lead = [name for name in types if name in keys or name in ("window_start",)]
+    has_windows = any(row["window_start"] is not None for row in answer_rows if "window_start" in row)
+    lead = [name for name in types if name in keys or (name == "window_start" and has_windows)]
     columns = tuple(name for name in types if name in listed or name in lead)
     return RowsDifference(answer.view, layer, columns, tuple(compared), frozenset(keys))
 

@@ -54,6 +54,24 @@ def test_rows_are_compared_by_value_in_the_columns_that_they_name(tmp_path: Path
     assert run_one(tmp_path, text).state == "passed"
 
 
+def test_rows_of_a_view_without_windows_are_shown_without_them(tmp_path: Path) -> None:
+    result = run_one(
+        tmp_path,
+        """
+        - name: it fails
+          definitions: CREATE MATERIALIZED VIEW total AS SELECT page, count(*) AS n FROM visits GROUP BY page;
+          given:
+            visits: [{visitor: ann, page: /a, at: 2026-01-01T00:00:05Z}]
+          ask: total
+          expect:
+            rows: [{page: /a, n: 2}]
+        """,
+    )
+    rows = result.differences[0].rows
+    assert rows is not None
+    assert rows.columns == ("page", "n")
+
+
 def test_rows_that_differ_are_told_row_by_row(tmp_path: Path) -> None:
     result = run_one(
         tmp_path,
