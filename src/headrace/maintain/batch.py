@@ -6,6 +6,7 @@ else is remembered that counts, so a process that dies anywhere goes on where it
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -83,8 +84,10 @@ class Batch:
         between_steps: Callable[[], AbstractContextManager[None]] = nullcontext,  # of the speed layer
         end_of: Callable[[str], int] | None = None,  # the next commit of a stream, for views of several
         logs: TableLogs = NO_LOGS,
+        next_partials: Callable[[Version, int], int | None] = lambda version, commit: None,
         now: Callable[[], float] = time.time,
     ) -> None:
+        """`next_partials` gives the first commit from one on whose partials wait for a version to be whole."""
         self._job = BatchJob(session, logs)
         self._session = session
         self._suspects = suspects
@@ -100,6 +103,7 @@ class Batch:
         self._refreshes: dict[str, int] = {}  # views whose horizon shall move on now, and up to which commit
         self._beat_at: dict[VersionId, float] = {}
         self._retry_at: dict[VersionId, float] = {}
+        self._next_partials = next_partials
         self._end_of = end_of or (lambda stream: table.state.next_commit)
         self._ends: dict[tuple[str, int, str], int] = {}  # where logs were when versions were found built, by stream
         self._behind: dict[VersionId, int] = {}  # events that versions lacked before they were last brought on
@@ -107,6 +111,7 @@ class Batch:
         self._table_audits = TableAudits(store, now)
         self._build_times = BuildTimes()
         self.stopping = threading.Event()
+        self.building = False  # now: what can wait, does
         self.audits: Counter[str] = Counter()  # of each view, since the process began
         self.errors: dict[VersionId, str] = {}  # what keeps the work on a version from going on
 
@@ -163,7 +168,11 @@ class Batch:
             case "retired":
                 self._store.forget(*version.id)
             case _:
-                self._build(version)
+                self.building = True
+                try:
+                    self._build(version)
+                finally:
+                    self.building = False
 
     @contextmanager
     def _noting(self, version: Version) -> Iterator[None]:
@@ -246,17 +255,19 @@ class Batch:
     def _catch_up(self, version: Version, slices: Slices) -> bool:
         """One step through the commits since the horizon; whether there were enough of them for one.
 
-        The speed layer could take them, too, but whoever serves would wait for it meanwhile. It takes those that come
-        while this runs: more and more steps are of no use where they do not become smaller.
+        The fused lane has the partials of most of them already. The speed layer could take the others, too, but
+        whoever serves would wait for it meanwhile. It takes those that come while this runs: more and more steps are
+        of no use where they do not become smaller.
         """
-        start, end = self._base(version).applied_to, self._table.state.next_commit
+        start = self._base(version).applied_to
+        end = min(self._table.state.next_commit, self._next_partials(version, start) or sys.maxsize)
         behind = sum(file.rows for file in self._table.files(start, end))
         before = self._behind.pop(version.id, None)
         near = behind <= self._sizes.near_events or (before is not None and behind > WORTH_A_STEP * before)
         if near or version.id in self.errors:  # what fails here will fail there, where a version says that it stalls
             return False
         self._behind[version.id] = behind
-        step = next_step(self._stream.name, self._table, start, MOST_ROWS, self._now())
+        step = next_step(self._stream.name, self._table, start, MOST_ROWS, self._now(), end)
         commits = (step.from_commit, step.to_commit)
         with slices.draft() as draft, self._table.reading(*commits) as files:
             written = self._compute(version, files, commits, draft, batch=False)

@@ -35,7 +35,8 @@ from headrace.store.columns import partials_of
 from headrace.store.version import Base, Version, VersionId
 from headrace.timing import Timing
 
-MOST_COMMITS = 64  # that a version may be behind, and whose partials wait for their merge
+MOST_COMMITS = 64  # that a version may be behind, and that one merge takes
+MOST_KEPT = 1_000  # commits whose partials wait for their merge: some minutes of a build
 RETRY_S = 60.0  # how long Spark computes a version after DuckDB failed to, or all of them after a failed append
 
 log = structlog.get_logger("headrace.fused")
@@ -102,12 +103,15 @@ class Fused:
         """
         updated = [version for version in versions if version.view.fits(stream) and not version.quarantined]
         causes: dict[str, tuple[int, str]] = {}  # by view: the version that needs Spark, and why
+        own: dict[VersionId, str] = {}  # of one that is being built: nobody has to catch up with it
         for version in updated:
             reason = None if self._base(version).stalled else self._refuse(stream, version)
-            if reason is not None:
+            if reason is not None and version.moves:
                 causes.setdefault(version.view.name, (version.number, reason))
+            elif reason is not None:
+                own[version.id] = reason
         pause = self._pause_reason()
-        return {v.id: _cause(v, causes) or pause or self._delay_reason(v) for v in updated}
+        return {v.id: _cause(v, causes) or own.get(v.id) or pause or self._delay_reason(v) for v in updated}
 
     def _refuse(self, stream: Stream, version: Version) -> str | None:
         """Why DuckDB shall not compute a version."""
@@ -124,14 +128,14 @@ class Fused:
     def _pause_reason(self) -> str | None:
         if self._now() < self._paused_until:
             return f"an append failed; the fused lane is used again after {RETRY_S:.0f} s"
-        return "too many commits wait for their merge" if len(self._commits) >= MOST_COMMITS else None
+        return "too many commits wait for their merge" if len(self._commits) >= MOST_KEPT else None
 
     def _delay_reason(self, version: Version) -> str | None:
         base = self._base(version)
         if base.stalled:
             return "it is stalled"
-        behind = self._table.state.next_commit - base.applied_to
-        return f"it is {behind:,} commits behind" if behind > MOST_COMMITS else None
+        behind, most = self._table.state.next_commit - base.applied_to, MOST_COMMITS if version.moves else MOST_KEPT
+        return f"it is {behind:,} commits behind" if behind > most else None
 
     # The append
 
@@ -222,14 +226,15 @@ class Fused:
             return self._merge_all([version for version in versions if not version.quarantined])
 
     def _merge_all(self, versions: Sequence[Version]) -> bool:
+        """The most advanced versions first: they answer, and those that were built meanwhile have many commits."""
         self._clean(versions)
         groups: dict[tuple[int, int], list[Version]] = {}
-        for version in versions:
+        for version in filter(lambda version: version.moves, versions):
             start = self._base(version).applied_to
-            end = self._chain_end(version, start)
+            end = min(self._chain_end(version, start), start + MOST_COMMITS)
             if end > start:
                 groups.setdefault((start, end), []).append(version)
-        merges = [self._merge(commits, group) for commits, group in sorted(groups.items(), key=lambda item: item[0])]
+        merges = [self._merge(commits, groups[commits]) for commits in sorted(groups, reverse=True)]
         return any(merges)
 
     def _merge(self, commits: tuple[int, int], versions: Sequence[Version]) -> bool:
@@ -264,7 +269,7 @@ class Fused:
     def _versions(self) -> list[Version]:
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
-        return [version for version in versions if version.reads(self._stream) and version.moves]
+        return [version for version in versions if version.reads(self._stream) and version.collects]
 
     def _base(self, version: Version) -> Base:
         return version.base(self._stream)

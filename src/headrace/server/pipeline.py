@@ -205,6 +205,7 @@ class Pipeline:
             between_steps=self.between_steps,
             end_of=self._end_of,
             logs=logs,
+            next_partials=fused.next_commit,
         )
         self.batch = batch
 
@@ -287,7 +288,8 @@ class Pipeline:
         """A round of the lake's upkeep. A failure is reported and retried; events are processed regardless."""
         try:
             self._upkeep.run(
-                busy=lambda: self.backlog_bytes() > BUSY_BYTES, stopping=lambda: self._closed or stopping()
+                busy=lambda: self.backlog_bytes() > BUSY_BYTES or (self.batch is not None and self.batch.building),
+                stopping=lambda: self._closed or stopping(),
             )
             self._lateness.catch_up(lambda: self._closed or stopping())
             self._lateness.save()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from headrace.errors import NotFoundError
 from headrace.ingest.receiver import TokenState, read_token
@@ -36,7 +36,7 @@ class Tokens:
             )
         stream, position = parts
         with self._store.snapshot() as snapshot:
-            versions = [each for each in snapshot.versions() if each.reads(stream) and _is_waited_for(each)]
+            versions = _answering([each for each in snapshot.versions() if each.reads(stream)])
         behind = [each for each in versions if not each.base(stream).covers(position)]
         in_lake = pipeline.table.state.position.covers(position)
         return TokenState(in_lake and not behind, sorted(each.view.name for each in behind if each.stalled))
@@ -58,6 +58,10 @@ class Tokens:
             self._applied.notify_all()
 
 
-def _is_waited_for(version: Version) -> bool:
-    """Whether a token is complete only when this version has its events."""
-    return version.moves or (version.view.over is not None and version.serving)
+def _answering(versions: Sequence[Version]) -> list[Version]:
+    """The versions that answer for their views, or are about to as the first ones.
+
+    One that is about to replace another is not waited for: it serves when it has all that the other one has.
+    """
+    serving = {version.view.name for version in versions if version.serving}
+    return [version for version in versions if version.serving or (version.moves and version.view.name not in serving)]

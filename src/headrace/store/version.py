@@ -211,7 +211,12 @@ class Version:
         One that is being built waits: nobody reads it, and one step over all commits since then costs
         less than a step for each commit.
         """
-        return self.live and self.whole and self.view.over is None
+        return self.collects and self.whole
+
+    @property
+    def collects(self) -> bool:
+        """Whether it needs partials of new commits: while it is being built, they are kept until it is whole."""
+        return self.live and self.home is not None and self.view.over is None
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,20 @@ from headrace.store.base import Selection, Store
 from headrace.store.duckdb.held import Held, Lookups
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
+from headrace.types import INT, STRING
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, step, versions, write
 from tests.contracts.store.reference import expected, presented, same_rows
 from tests.unit.store.partial_files import Event, make_view, simple_event
 
 MINUTE = 60_000
-EVERY = make_view("traffic")
+EVERY = make_view("traffic", (STRING, INT))
 VIEW = replace(EVERY, columns=tuple({column.aggregate.name: column for column in EVERY.columns}.values()))
 NARROW = replace(VIEW, columns=VIEW.columns[:4])
 KEYS = ["/a", "/b", "/c", None]
+
+
+def event_of(first: str | None, second: int, at_ms: int, n: int) -> Event:
+    return replace(simple_event(first, at_ms, n), keys=(first, second))
 
 
 class Writer:
@@ -43,7 +48,7 @@ class Writer:
         count = self.chance.choice([0, 1, 3, 20])
         late = self.chance.randrange(4) * MINUTE
         at_ms = max(0, len(self.commits) * MINUTE // 4 - late)
-        self.commits.append([simple_event(self.chance.choice(KEYS), at_ms, n) for n in range(count)])
+        self.commits.append([event_of(self.chance.choice(KEYS), n % 3, at_ms, n) for n in range(count)])
         return self.commits[-1]
 
     def append(self) -> None:
@@ -85,11 +90,15 @@ class Writer:
 
 
 def look_up(writer: Writer) -> None:
-    """Ask for a key, and compare with what all events so far give."""
+    """Ask for keys, or some of their columns, and compare with what all events so far give."""
     chance = writer.chance
+    one, other = chance.choice(KEYS), chance.choice(KEYS)
+    where = chance.choice(
+        [({"k0": one, "k1": 1},), ({"k0": one},), ({"k1": 2},), ({"k0": one}, {"k0": other, "k1": 0})]
+    )
     selection = Selection(
-        by=("k0",),
-        where=({"k0": chance.choice(KEYS)},),
+        by=chance.choice([("k0", "k1"), ("k0",), ("k1",)]),
+        where=where,
         panes=chance.choice([(None, None), (2 * MINUTE, None)]),
         bucket_ms=chance.choice([None, MINUTE, 5 * MINUTE]),
     )
@@ -131,7 +140,7 @@ def test_a_step_that_fails_leaves_the_rows_as_they_were(store: DuckStore, tmp_pa
     for _ in range(20):
         look_up(writer)
     version = serving(store)
-    tables = [pq.read_table(write(tmp_path, VIEW, [simple_event("/a", 0, 1)]))]
+    tables = [pq.read_table(write(tmp_path, VIEW, [event_of("/a", 1, 0, 1)]))]
     at = version.bases[0].applied_to
     with pytest.raises(Exception, match=r"traffic.* version 99"):
         store.apply(step(at, at + 1), {version.id: tables, ("traffic", 99): tables})

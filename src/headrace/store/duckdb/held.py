@@ -1,9 +1,9 @@
 """Rows of a view held in memory: many lookups cost one read of the view.
 
 A lookup costs DuckDB about a millisecond to plan and to scan the speed table, whatever it finds. Where a version is
-asked for many keys, all of its rows are read at once, and each key is found by its id. A step of the speed layer adds
-its partials to the rows that are held: rows of one key and pane are merged when they are asked for, as are those of the
-two layers.
+asked for many keys, all of its rows are read at once, and each key is found by its id, or by a scan where a question
+has only some of the key's columns. A step of the speed layer adds its partials to the rows that are held: rows of one
+key and pane are merged when they are asked for, as are those of the two layers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ ROW_BYTES, SKETCH_BYTES = 200, 4_096  # at most, of a row beside its sketches an
 MOST_STEP_ROWS = 4  # times the rows that were read: with more of steps beside them, they are read again
 UNASKED_STEPS = 20  # without a lookup, before rows are dropped
 MOST_VIEWS = 8  # the one that changed first leaves
+
+PLAIN_TYPES = frozenset({"STRING", "BOOLEAN", "INT", "BIGINT", "DATE"})
 
 Row = tuple[Any, ...]
 
@@ -76,16 +79,30 @@ class HeldRows:
         spans = [self._span(*halves) for halves in ids]
         if sum(end - start for start, end in spans) > most:
             return None
-        at = [
-            0,
-            *(1 + self._names.index(name) for name in selection.by),
-            *range(1 + len(self._names), len(self._rows.columns)),
-        ]
-        rows = chain.from_iterable(self._slice(start, end, at) for start, end in spans)
-        first, last = selection.panes
-        if first is None and last is None:
-            return list(rows)
-        return [row for row in rows if (first is None or row[0] >= first) and (last is None or row[0] < last)]
+        pieces = (self._rows.slice(start, end - start) for start, end in spans if end > start)
+        return list(chain.from_iterable(self._present(piece, selection) for piece in pieces))
+
+    def scan(self, selection: Selection, most: int) -> list[Row] | None:
+        """The rows with these values of some of the keys; None if they are more."""
+        import pyarrow as pa  # as above
+        import pyarrow.compute as pc
+
+        try:
+            masks = [
+                reduce(pc.and_kleene, (self._equal(name, value) for name, value in values.items()))
+                for values in selection.where
+            ]
+        except (pa.ArrowException, UnicodeError, OverflowError):  # a value that the column cannot hold
+            return None
+        places = pc.indices_nonzero(reduce(pc.or_kleene, masks))
+        return None if len(places) > most else self._present(self._rows.take(places), selection)
+
+    def _equal(self, name: str, value: Value) -> pa.ChunkedArray:
+        import pyarrow as pa  # as above
+        import pyarrow.compute as pc
+
+        column = self._rows.column(1 + self._names.index(name))
+        return pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
 
     def _span(self, high: int, low: int) -> tuple[int, int]:
         start, end = _equal(self._high, high)
@@ -94,11 +111,15 @@ class HeldRows:
         first, last = _equal(self._low[start:end], low)
         return start + first, start + last
 
-    def _slice(self, start: int, end: int, at: list[int]) -> list[Row]:
-        if start == end:
-            return []
-        columns = (self._rows.column(place).slice(start, end - start).to_pylist() for place in at)
-        return list(zip(*columns, strict=True))
+    def _present(self, rows: pa.Table, selection: Selection) -> list[Row]:
+        """The selected panes of some rows, with the keys that are kept."""
+        kept = (1 + self._names.index(name) for name in selection.by)
+        places = [0, *kept, *range(1 + len(self._names), len(rows.columns))]
+        tuples = zip(*(rows.column(place).to_pylist() for place in places), strict=True)
+        first, last = selection.panes
+        if first is None and last is None:
+            return list(tuples)
+        return [row for row in tuples if (first is None or row[0] >= first) and (last is None or row[0] < last)]
 
 
 @dataclass(frozen=True)
@@ -110,12 +131,13 @@ class Held:
 
     def find(self, view: View, selection: Selection, most: int) -> list[Row] | None:
         """The rows that the store would read for a selection by keys, in more parts; None if it has to."""
-        ids = _ids(view, selection.where) if selection.after is None else None
-        if ids is None:
+        if selection.after is not None or not all(_is_plain(view, values) for values in selection.where):
             return None
+        ids = _ids(view, selection.where)
         rows: list[Row] = []
         for part in (self.rows, *self.steps):
-            more = part.find(ids, selection, most - len(rows))
+            left = most - len(rows)
+            more = part.scan(selection, left) if ids is None else part.find(ids, selection, left)
             if more is None:
                 return None
             rows += more
@@ -220,8 +242,16 @@ def pays(demand: Demand, rows: int | None) -> bool:
     return small and rows <= lookups * ROWS_A_LOOKUP
 
 
+def _is_plain(view: View, values: Mapping[str, Value]) -> bool:
+    """Whether these values are equal in memory if, and only if, they are in the store."""
+    types = {key.name: key.expression.type.name for key in view.keys}
+    return bool(values or not types) and all(
+        value is None or types[name] in PLAIN_TYPES for name, value in values.items()
+    )
+
+
 def _ids(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[tuple[int, int]] | None:
-    """The halves of the ids of keys; None if one cannot be computed here."""
+    """The halves of the ids of keys; None if one is not whole, or cannot be computed here."""
     ids = {key_id_of(view, alternative) for alternative in alternatives}
     return None if None in ids else [(int(id[:16], 16), int(id[16:], 16)) for id in ids if id is not None]
 
