@@ -75,7 +75,16 @@ class Bench:
             pins=pins,
         )
         self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused, logs=logs)
-        self.batch = Batch(lambda: spark, self.stream, self.table, self.store, folder / "builds", logs=logs, **batch)
+        self.batch = Batch(
+            lambda: spark,
+            self.stream,
+            self.table,
+            self.store,
+            folder / "builds",
+            logs=logs,
+            next_partials=self.fused.next_commit,
+            **batch,
+        )
 
     def _define(self, stream_sql: str) -> None:
         catalog = parse(stream_sql)

@@ -116,17 +116,24 @@ def test_an_edit_comes_between_two_steps(spark: Any, tmp_path: Path) -> None:
     bench.close()
 
 
-def test_a_build_catches_up_before_its_version_is_ready(bench: Bench) -> None:
-    """Commits since the horizon do not delay the speed layer for the serving version."""
+@pytest.mark.parametrize("lost", [0, 2, 3])
+def test_a_build_catches_up_before_its_version_is_ready(bench: Bench, lost: int) -> None:
+    """Commits since the horizon do not delay the speed layer for the serving version.
+
+    The batch layer computes those whose partials are lost, the fused lane merges the others.
+    """
     bench.batch._sizes = Sizes(slice_events=20, near_events=0)
     edit(bench, PLAIN)
     feed(bench, 1, 2)
     bench.maintain()
     edit(bench, PLAIN.replace("max(n)", "min(n)"))
     feed(bench, 2, 3)
+    for commit in range(2, 2 + lost):
+        bench.fused.withdraw(commit)
     while (building := coming(bench)).state != "ready":
         assert bench.batch.run_once()
-    assert (building.bases[0].horizon, building.bases[0].applied_to) == (2, 5)
+    assert (building.bases[0].horizon, building.bases[0].applied_to) == (2, 2 + lost)
+    bench.maintain()
     bench.work()
     assert serving(bench).number == building.number
     assert sum(bench.answer("v").events.values()) == bench.table.rows()

@@ -15,7 +15,7 @@ from headrace.lake.table import LakeTable
 from headrace.maintain import fused as module
 from headrace.maintain.fused import RETRY_S, Fused
 from headrace.store.duckdb.store import DuckStore
-from headrace.store.version import Version
+from headrace.store.version import Point, Version
 from headrace.transport.position import Position
 
 CATALOG = parse("""
@@ -53,6 +53,11 @@ class Lane:
     def reason(self, view: str = "quick") -> str | None:
         version = self.versions()[view]
         return self.fused.lanes(STREAM, [version])[version.id]
+
+    def applied(self, number: int) -> int:
+        with self.store.snapshot() as snapshot:
+            (version,) = [each for each in snapshot.versions() if each.id == ("quick", number)]
+        return version.bases[0].applied_to
 
     def commit(self, **part: Any) -> None:
         """A commit whose workers returned this part for the view `quick`."""
@@ -125,9 +130,31 @@ def test_other_reasons(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
     lane.now += RETRY_S
     assert lane.reason() is None
     monkeypatch.setattr(module, "MOST_COMMITS", 1)
+    monkeypatch.setattr(module, "MOST_KEPT", 1)
     lane.commit()
     assert lane.reason() == "too many commits wait for their merge"
     lane.fused.withdraw(0)
     lane.commit()
     lane.fused.withdraw(1)
     assert lane.reason() == "it is 2 commits behind"
+
+
+def test_partials_of_a_version_that_is_being_built_are_kept_until_it_is_whole(lane: Lane) -> None:
+    lane.commit()
+    view = parse("""
+        CREATE STREAM visits (page STRING, bytes INT);
+        CREATE MATERIALIZED VIEW quick AS SELECT page, sum(bytes) AS n FROM visits GROUP BY page;
+        """).views["quick"]
+    version = lane.store.register(view, "other", CATALOG.patience_ms(view), {"visits": Point(1, Position.at(1), None)})
+    assert (version.state, version.moves) == ("registered", False)
+    lane.commit()
+    lane.commit()
+    lane.fused.run_once()
+    assert lane.fused.next_commit(version, 1) == 1
+    assert lane.applied(2) == 1, "it waits for its build"
+    lane.store.build("quick", 2, "visits", 1)
+    lane.store.fill("quick", 2, "visits", lane.store.make_batch_table(version, (0, 1), []))
+    assert lane.fused.run_once()
+    assert lane.applied(2) == 3
+    lane.fused.run_once()
+    assert not lane.fused._commits, "nobody needs them any more"

@@ -101,7 +101,7 @@ class DuckStore:
         )
         history = any(base.horizon for base in bases) or view.over is not None
         with self._transaction() as connection:
-            own = _of_view(connection, view.name)
+            own = read_versions(connection, view.name)
             self._remove_unserved(connection, own)
             number = self._next_number(connection, view.name)
             serving = next((version.number for version in own if version.serving), None)
@@ -148,7 +148,7 @@ class DuckStore:
             )
             insert_version(connection, version, self._fence)
             if source.serving:
-                self._remove_unserved(connection, _of_view(connection, view.name))
+                self._remove_unserved(connection, read_versions(connection, view.name))
                 change(connection, self._fence, source, state="retired", home=None)
                 for base in source.bases:
                     change_base(connection, self._fence, source, base.stream, batch=batch_text(()))
@@ -210,7 +210,7 @@ class DuckStore:
             version = self._expect(connection, view, number, "retired")
             if not version.whole:
                 raise gone(view, number, "its rows are gone")
-            self._remove_unserved(connection, _of_view(connection, view))
+            self._remove_unserved(connection, read_versions(connection, view))
             old = _serving(connection, view)
             change(connection, self._fence, version, state="ready", replaces=old and old.number)
             for base in version.bases:
@@ -231,7 +231,8 @@ class DuckStore:
 
     def _apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> None:
         with self._transaction() as connection:
-            versions = {version.id: version for version in read_versions(connection)}
+            # Nobody else writes meanwhile: what was committed last is what this transaction sees.
+            versions = {version.id: version for version in self._committed or read_versions(connection)}
             for view, number in partials:
                 if (view, number) not in versions:
                     raise gone(view, number)
@@ -462,12 +463,8 @@ class DuckStore:
         self._database.close()
 
 
-def _of_view(connection: duckdb.DuckDBPyConnection, view: str) -> list[Version]:
-    return [version for version in read_versions(connection) if version.view.name == view]
-
-
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:
-    return find_serving(read_versions(connection), view)
+    return find_serving(read_versions(connection, view), view)
 
 
 def _off(audit: Audit) -> str:

@@ -158,7 +158,7 @@ class TableViews:
 
     def _make_anew(self, connection: Connection, view: Version, table: Version) -> None:
         """Make a version of all rows of its table, and let it serve; one that serves is replaced, for its followers."""
-        versions = [each for each in read_versions(connection) if each.view.name == view.view.name]
+        versions = read_versions(connection, view.view.name)
         old = find_serving(versions, view.view.name)
         if view.serving:
             number = self._next_number(connection, view.view.name)

@@ -51,9 +51,9 @@ def _pinned(text: str | None) -> Pinned:
     return Pinned(*(tuple(parts.get(field.name, {}).items()) for field in fields(Pinned)))
 
 
-def read_versions(connection: Connection) -> list[Version]:
-    """All of them, by view and number."""
-    rows = run(connection, _READ)
+def read_versions(connection: Connection, view: str | None = None) -> list[Version]:
+    """All of them, or those of a view, by view and number."""
+    rows = run(connection, _READ.format(where="" if view is None else "WHERE v.view = ?"), [view] if view else [])
     return [_version(list(group)) for _, group in groupby(rows, key=lambda row: row[: len(FIELDS)])]
 
 
@@ -61,7 +61,7 @@ def read_versions(connection: Connection) -> list[Version]:
 _READ = (
     f"SELECT {', '.join(f'v.{name}' for name in FIELDS)}, p.tables, {', '.join(f'b.{name}' for name in BASE_FIELDS)} "
     "FROM versions AS v JOIN bases AS b ON b.view = v.view AND b.number = v.number "
-    "LEFT JOIN pinned AS p ON p.view = v.view AND p.number = v.number ORDER BY v.view, v.number, b.ordinal"
+    "LEFT JOIN pinned AS p ON p.view = v.view AND p.number = v.number {where} ORDER BY v.view, v.number, b.ordinal"
 )
 
 
@@ -78,7 +78,7 @@ def _base(*, position: str, batch: str, **values: Any) -> Base:
 
 def read_version(connection: Connection, view: str, number: int) -> Version:
     """One of them; ConflictError if it is there no more."""
-    for version in read_versions(connection):
+    for version in read_versions(connection, view):
         if version.id == (view, number):
             return version
     raise gone(view, number)
