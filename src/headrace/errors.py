@@ -6,7 +6,7 @@ CLI, HTTP and logging print the same sentence, made by `str(error)`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -400,6 +400,14 @@ def not_a_table(name: str, tables: Iterable[str], streams: Iterable[str]) -> Not
             fix=f"`headrace send {shell(name)}` adds events to it; CREATE TABLE … PRIMARY KEY declares a table",
         )
     return unknown("table", name, tables)
+
+
+def no_own_log(stream: str, bases: Sequence[str]) -> NotFoundError:
+    """The error for a request that needs the log of a stream that is derived from these."""
+    return NotFoundError(
+        f"stream '{stream}' has no log of its own: it is derived from {', '.join(bases)}",
+        fix=f"name {' or '.join(bases)}",
+    )
 
 
 def not_a_stream(view: str) -> NotFoundError:

@@ -18,6 +18,7 @@ GROUND = [
     "html",
     "cells",
     "logs",
+    "logger",
     "secrets",
 ]  # loose modules, used by all
 # Each may import the ground, those before it, and itself.

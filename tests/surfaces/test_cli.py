@@ -17,6 +17,7 @@ from headrace.cli.app import COMMANDS, load_command
 from headrace.cli.init import settings_text
 from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
+from tests.surfaces.sql_shop import fill_stopped
 
 Command = Callable[..., Ran]
 EXPECTED = {
@@ -89,6 +90,28 @@ def test_commands_beside_a_server_import_little(applied: Path, served: Served) -
             modules = imported_modules(*command, *options)
             assert not packages(modules) & HEAVY, command
             assert len(modules) <= MOST_MODULES, command
+
+
+# Without a server a command reads the folder itself. The libraries that each needs are in docs/decisions/0084.
+MOST_WITHOUT_SERVER = {
+    ("sql", "--help"): 280, ("plan",): 430, ("send", "visits", "v.ndjson"): 560, ("streams",): 585,
+    ("views",): 750, ("status",): 750, ("ask", "traffic"): 1030,
+}  # fmt: skip
+LAKE = {"deltalake", "pyarrow", "numpy"}
+STORE = {"duckdb", "pyarrow", "numpy", "structlog"}
+NEEDED_WITHOUT_SERVER = {
+    "send": LAKE, "streams": LAKE, "views": STORE | LAKE, "status": STORE | LAKE, "ask": STORE | {"pandas"},
+}  # fmt: skip
+
+
+def test_commands_without_a_server_import_what_they_need(applied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_stopped(applied)
+    write_events(applied / "v.ndjson", visit())
+    monkeypatch.chdir(applied)
+    for command, most in MOST_WITHOUT_SERVER.items():
+        modules = imported_modules(*command)
+        assert not packages(modules) & (HEAVY - NEEDED_WITHOUT_SERVER.get(command[0], set())), command
+        assert len(modules) <= most, command
 
 
 def test_commands_without_spark_do_not_import_it(applied: Path) -> None:
@@ -273,7 +296,7 @@ def test_send_without_a_server_writes_to_the_journal(applied: Path, headrace: Co
     assert stream["backlog_bytes"] > 0
     result = headrace("send", "visits", first, "-w", applied, "--wait")
     assert result.code == 1
-    assert "no server is running" in result.err
+    assert "the events are accepted, but no server is running" in result.err
 
 
 def test_send_reports_errors(applied: Path, headrace: Command) -> None:

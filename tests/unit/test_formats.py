@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from headrace.disk import FORMAT_FILE, read_format
 from headrace.errors import CorruptionError, HeadraceError, NewerFormatError
 from headrace.lake.table import FORMAT_ID, LakeTable
-from headrace.server.stored import take_lease
+from headrace.server.leasing import take_lease
 from headrace.transport.journal.journal import Journal, read_sent
 from headrace.transport.journal.record import HEADER, MAGIC, OLDER_MAGIC, pack, segment_name, unpack
 from headrace.transport.position import Range

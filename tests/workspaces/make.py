@@ -49,7 +49,7 @@ import sys, time
 from pathlib import Path
 from headrace.define.catalog import load
 from headrace.lake.table import LakeTable
-from headrace.server.stored import take_lease
+from headrace.server.leasing import take_lease
 from headrace.transport.journal.journal import Journal
 from headrace.workspace.settings import Workspace
 workspace = Workspace.open(sys.argv[1])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -21,7 +21,9 @@ from headrace.client.wire import read_error
 from headrace.errors import HeadraceError, NotReadyError, OverloadError, StartingError, UnavailableError, UsageError
 from headrace.spark.jobs import Job, Progress
 from headrace.workspace.holder import live_holder
-from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.workspace.settings import Workspace
 
 RETRY_FOR_S = 60.0  # a restart of the server takes some seconds
 START_S = 30.0  # between taking the workspace and listening on the port

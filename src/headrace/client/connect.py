@@ -10,29 +10,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from headrace.client.far import Remote
-from headrace.client.verbs import Backend, Verbs
 from headrace.client.whole import read_whole
 from headrace.client.without import needs_server
 from headrace.errors import HeadraceError, InUseError
 from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
 from headrace.ingest.formats.layout import ANY, Layout
-from headrace.ingest.receiver import IngestReply, TokenState
-from headrace.plan.change import Plan
-from headrace.serve.answer import Answer
 from headrace.serve.question import Keys, Question
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.client.dead_letters import DeadLetterVerbs
+    from headrace.client.far import Remote
     from headrace.client.notebook import ConnectedStream, ConnectedView
     from headrace.client.send import Sender
     from headrace.client.table import ConnectedTable
+    from headrace.client.verbs import Backend, Verbs
     from headrace.follow.change_question import ChangeQuestion
     from headrace.follow.page import StreamEvent
     from headrace.ingest.generate.generator import Generated
+    from headrace.ingest.receiver import IngestReply, TokenState
     from headrace.ingest.sending import Sending, SendProgress, SendReply
+    from headrace.plan.change import Plan
+    from headrace.serve.answer import Answer
     from headrace.serve.cell_question import CellQuestion
     from headrace.serve.change import Change
     from headrace.serve.explanation import Explanation
@@ -429,17 +429,23 @@ def connect(target: str | Path | None = None, *, token: str | None = None) -> Co
     """Connect to a workspace folder (default: the current one) or a server URL; token defaults to HEADRACE_TOKEN."""
     text = str(target or ".")
     if text.startswith(("http://", "https://")):
-        return Connection(Remote(text, token or os.environ.get("HEADRACE_TOKEN")))
+        return Connection(_remote(text, token or os.environ.get("HEADRACE_TOKEN")))
     workspace = Workspace.open(text)
 
     def server() -> Remote | None:
         holder = live_holder(workspace.lease_file)
         url = holder and holder.url
-        return Remote(url, token or workspace.settings.token, workspace=workspace) if url else None
+        return _remote(url, token or workspace.settings.token, workspace) if url else None
 
     running = server()
     if running:
         return Connection(running)
-    from headrace.client.near import Offline  # loads Arrow and DuckDB, which a client of a server does not need
+    from headrace.client.near import Offline  # not for a client of a server
 
     return Connection(Offline(workspace), server)
+
+
+def _remote(url: str, token: str | None, workspace: Workspace | None = None) -> Remote:
+    from headrace.client.far import Remote  # not for a workspace without a server
+
+    return Remote(url, token, workspace=workspace)

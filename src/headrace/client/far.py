@@ -28,7 +28,6 @@ from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.plan.change import Change, Plan, RollbackStep
 from headrace.serve.answer import Answer
-from headrace.serve.question import Question
 from headrace.server.state import (
     AuditStatus,
     GraphStatus,
@@ -44,7 +43,6 @@ from headrace.server.state import (
     WorkspaceStatus,
 )
 from headrace.spark.jobs import Job
-from headrace.transport.sent import FilePiece
 from headrace.workspace.holder import live_holder
 
 if TYPE_CHECKING:
@@ -53,7 +51,9 @@ if TYPE_CHECKING:
     from headrace.client.dead_letters import RemoteDeadLetters
     from headrace.serve.cell_question import CellQuestion
     from headrace.serve.explanation import Explanation
+    from headrace.serve.question import Question
     from headrace.sql.answer import SqlAnswer, SqlLimit
+    from headrace.transport.sent import FilePiece
 
 SUBSCRIPTIONS = "/v1/subscriptions"
 _CONTENT_TYPES = {

@@ -1,23 +1,25 @@
-"""A workspace on disk, as its last server left it: the applied definitions, the store and the lakes."""
+"""A workspace on disk, as its last server left it: the applied definitions, the store and the lakes.
+
+The store, the lakes and the language of definitions are loaded when they are used: no command needs them all.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from deltalake.exceptions import TableNotFoundError
-
-from headrace.define.catalog import load
+from headrace.define.definitions import Catalog
 from headrace.define.model import Stream
-from headrace.errors import CorruptionError, NotFoundError, NotReadyError, not_a_stream, not_a_view, unknown
-from headrace.lake.table import LakeTable
-from headrace.server.describe import no_own_log
+from headrace.errors import CorruptionError, NotFoundError, NotReadyError, no_own_log, not_a_stream, not_a_view, unknown
 from headrace.server.logical import refuse_logical
-from headrace.store.base import Store
-from headrace.store.opening import open_to_read
-from headrace.store.version import Version
 from headrace.workspace.applied import read_running
 from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.lake.table import LakeTable
+    from headrace.store.base import Store
+    from headrace.store.version import Version
 
 
 class Folder:
@@ -31,11 +33,19 @@ class Folder:
     @cached_property
     def store(self) -> Store | None:
         """The store, opened on first use: a sender must not keep a server that starts from opening it."""
+        from headrace.store.opening import open_to_read  # only commands that use it load it
+
         try:
             return open_to_read(self.workspace)
         except CorruptionError as error:
             self._damage = error
             return None
+
+    def declared(self) -> Catalog:
+        """The definitions folder, which may not be applied."""
+        from headrace.define.catalog import load  # only commands that use it load it
+
+        return load(self.workspace.definitions)
 
     def reload(self) -> None:
         """Read the applied definitions again."""
@@ -72,7 +82,7 @@ class Folder:
 
     def unknown_view(self, name: str) -> NotFoundError:
         """The error for a view that is not applied."""
-        target = load(self.workspace.definitions)
+        target = self.declared()
         if name in {*target.views, *target.logical}:
             return NotFoundError(f"view '{name}' is declared but not applied yet", fix="`headrace up` applies it")
         if name in self.catalog.streams:
@@ -83,7 +93,7 @@ class Folder:
         """A stream that is applied."""
         if name in self.catalog.streams:
             return self.catalog.streams[name]
-        if name in load(self.workspace.definitions).streams:
+        if name in self.declared().streams:
             fix = "it is defined but not applied: `headrace apply`"
             raise NotFoundError(f"stream '{name}' does not exist", fix=fix)
         known = name in self.catalog.views or name in self.catalog.logical
@@ -91,6 +101,10 @@ class Folder:
 
     def lake(self, stream: Stream) -> LakeTable | None:
         """The lake of a base stream; None before its first commit."""
+        from deltalake.exceptions import TableNotFoundError  # only commands that use it load it
+
+        from headrace.lake.table import LakeTable  # only commands that use it load it
+
         with suppress(TableNotFoundError):
             return LakeTable(self.workspace.lake(stream.name), stream, fence=None)
         return None
@@ -99,5 +113,5 @@ class Folder:
         """A stream that has a log of its own, and its lake."""
         stream = self.stream(name)
         if stream.relation is not None:
-            raise no_own_log(stream)
+            raise no_own_log(name, stream.relation.streams)
         return stream, self.lake(stream)

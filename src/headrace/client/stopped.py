@@ -11,7 +11,6 @@ from headrace.alert.state import read_state, state_file
 from headrace.alert.status import AlertStatus
 from headrace.client.folder import Folder
 from headrace.client.without import DOWN
-from headrace.define.catalog import load
 from headrace.define.graph import graph_of
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
@@ -53,11 +52,6 @@ from headrace.sink.progress import read_progress
 from headrace.store.version import Version
 from headrace.transport.opening import backlog_bytes, check_transport
 from headrace.transport.position import START
-
-
-def stopped_freshness(version: Version) -> Fresh:
-    """Without a server, nobody knows what waits."""
-    return Fresh(None, DOWN)
 
 
 class StoppedWorkspace:
@@ -125,7 +119,7 @@ class StoppedWorkspace:
     def graph(self) -> GraphStatus:
         """What reads what; before the first apply, of the definitions folder."""
         applied = self._folder.catalog
-        catalog = applied if len(applied) else load(self._folder.workspace.definitions)
+        catalog = applied if len(applied) else self._folder.declared()
         return describe_graph(graph_of(catalog), self.status(), self.tables())
 
     def status(self) -> WorkspaceStatus:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConflictError
-from headrace.serve.answer import Answer
 from headrace.serve.question import HIGHEST_LIMIT, Question
-from headrace.types import Type
+
+if TYPE_CHECKING:
+    from headrace.serve.answer import Answer
+    from headrace.types import Type
 
 ATTEMPTS = 3
 

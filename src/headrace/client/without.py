@@ -22,7 +22,10 @@ class WithoutServer:
 
     def wait_token(self, token: str, timeout_s: float) -> TokenState:
         """Not possible without a server."""
-        raise NotReadyError("no server is running, so views are not updated", fix="`headrace up` starts one")
+        raise NotReadyError(
+            "the events are accepted, but no server is running, so views do not have them yet",
+            fix="`headrace up` processes them; they need not be sent again",
+        )
 
     def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
         """Only a server sends notices."""

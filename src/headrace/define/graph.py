@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.relation import Relation
 
 NodeKind = Literal["stream", "derived stream", "table", "view", "logical view", "sink", "alert"]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import fingerprint

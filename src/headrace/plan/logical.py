@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.model import LogicalView
 from headrace.plan.change import Change
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.define.catalog import Catalog
 from headrace.define.connectors import CONNECTORS
+from headrace.define.definitions import Catalog
 from headrace.define.durations import format_duration
 from headrace.define.model import Alert, Sink
 from headrace.plan.change import Change

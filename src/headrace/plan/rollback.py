@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.errors import ConflictError, NotFoundError
 from headrace.names import shell
 from headrace.plan.change import Change, RollbackStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.durations import format_duration
 from headrace.define.expression.terms import quote
 from headrace.define.model import Table

@@ -16,7 +16,6 @@ from headrace.define.own import plain
 from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.define.relation_text import sources_of
 from headrace.define.shape import outputs_of, written, written_order
-from headrace.errors import NotFoundError
 from headrace.format import freshness, iso_us
 from headrace.plan.edits import classify
 from headrace.secrets import shown
@@ -104,16 +103,6 @@ def describe_definition(stream: Stream) -> StreamDefinition:
 def describe_source(source: Source) -> SourceStatus:
     """Where events come from, without secrets."""
     return SourceStatus(source.connector, {name: shown(name, value) for name, value in source.options})
-
-
-def no_own_log(stream: Stream) -> NotFoundError:
-    """The error for a request that needs the log of a stream that has none."""
-    assert stream.relation is not None, "it is derived"
-    bases = stream.relation.streams
-    return NotFoundError(
-        f"stream '{stream.name}' has no log of its own: it is derived from {', '.join(bases)}",
-        fix=f"name {' or '.join(bases)}",
-    )
 
 
 def describe_derived(stream: Stream) -> StreamStatus:

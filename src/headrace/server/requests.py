@@ -15,11 +15,11 @@ import orjson
 from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.graph import graph_of, views_reading
 from headrace.define.kafka import parse_place
 from headrace.define.model import LogicalView, Stream
-from headrace.errors import QuestionError, not_a_stream, not_a_view, unknown
+from headrace.errors import QuestionError, no_own_log, not_a_stream, not_a_view, unknown
 from headrace.follow.change_question import ChangeQuestion
 from headrace.follow.failed import FailedCalls
 from headrace.follow.feed import ViewFeed, ViewFeeds
@@ -43,7 +43,7 @@ from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
-from headrace.server.describe import describe_definition, no_own_log
+from headrace.server.describe import describe_definition
 from headrace.server.following import Following
 from headrace.server.graph import describe_graph
 from headrace.server.logical import describe_logical, refuse_logical
@@ -363,8 +363,8 @@ class Requests:
     def _pipeline(self, stream: str) -> RunningStream:
         pipelines = self._pipelines
         derived = self._derived(stream)
-        if derived is not None:
-            raise no_own_log(derived)
+        if derived is not None and derived.relation is not None:
+            raise no_own_log(stream, derived.relation.streams)
         if stream not in pipelines:
             catalog = self._definitions.running.catalog
             known = stream in catalog.views or stream in catalog.logical

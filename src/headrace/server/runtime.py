@@ -24,9 +24,10 @@ from headrace.serve.evaluate import question_limit
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
 from headrace.server.following import Following
+from headrace.server.leasing import take_lease
 from headrace.server.monitor import Monitor
 from headrace.server.requests import Requests
-from headrace.server.stored import clean, take_lease
+from headrace.server.stored import clean
 from headrace.server.stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.server.tokens import Tokens

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from headrace.define.model import Sink
 from headrace.format import iso_us
 from headrace.secrets import shown
 from headrace.server.state import SinkStatus
 from headrace.sink.progress import Progress, new_progress
-from headrace.sink.runner import SinkState
+
+if TYPE_CHECKING:
+    from headrace.sink.runner import SinkState
 
 
 def describe_sink(state: SinkState) -> SinkStatus:

@@ -11,25 +11,6 @@ from headrace.lake.table import FENCE_ID
 from headrace.maintain.slices import remove_unneeded
 from headrace.store import opening
 from headrace.store.base import Store
-from headrace.workspace.lease import Lease
-from headrace.workspace.settings import Workspace
-
-
-def take_lease(workspace: Workspace, url: str | None) -> Lease:
-    """The lease of a workspace. If its file was lost, the data tells which fences were used."""
-    workspace.make_data()
-    lease = Lease(
-        workspace.lease_file,
-        url=url,
-        silent_after_s=workspace.settings.lease_s,
-        floor=lambda: highest_fence(workspace.data),
-    )
-    try:
-        workspace.write_format()
-    except BaseException:
-        lease.release()
-        raise
-    return lease
 
 
 def highest_fence(data: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.model import Table
 from headrace.errors import RequestError, not_a_table
 from headrace.server.state import StreamStatus, TableStatus, TypedColumn, ViewStatus

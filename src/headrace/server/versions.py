@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.model import View
 from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
 from headrace.plan.cost import Costs, Size, lake_size, load_now, unread_size

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from headrace.define.catalog import Catalog
+from headrace.define.definitions import Catalog
 from headrace.define.fingerprint import from_json, to_json
 from headrace.disk import replace_file
 from headrace.errors import CorruptionError

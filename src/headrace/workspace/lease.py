@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import orjson
-import structlog
 
 from headrace.disk import replace_file
 from headrace.errors import FencedError, InUseError
+from headrace.logger import Logger
 from headrace.workspace.holder import Holder, boot_id, live_holder, pid_namespace, read_holder
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
@@ -26,7 +26,7 @@ FILE_BYTES = 1024  # padded: a heartbeat overwrites the file in place, so it nee
 
 Result = TypeVar("Result")
 
-log = structlog.get_logger("headrace.lease")
+log = Logger("headrace.lease")
 
 
 def refuse_if_held(file: Path) -> None:
