@@ -27,7 +27,7 @@ from headrace.parse.schema import UTC_US
 TARGET_BYTES = 128 << 20  # of Parquet in one file
 GATHER = 8  # neighbours of one level that make a file of the next
 MOST_FILES = 1000  # in one group
-GROUP_ROWS = 40 << 10  # rows of a row group: what is in memory at a time, and what a reader can skip
+GROUP_ROWS = 128 << 10  # rows of a row group: what is in memory at a time, and what a reader can skip
 GROUP_BYTES = 32 << 20
 PIECES = 256  # small tables gathered before they are joined
 

@@ -23,7 +23,7 @@ from headrace.store.version import Version
 POOL = "batch"
 SLICE_ROWS = 5_000_000  # events of one job: planning it is then a tenth of its time, and its groups are few
 TASK_S = 0.2
-TASK_ROWS = (40_000, 1_000_000)  # a task has no fewer, since starting it takes 15 ms, and no more
+TASK_ROWS = (150_000, 1_000_000)  # a task has no fewer, since starting it takes 15 ms, and no more
 WORTH_MEASURING = 500_000  # events: a smaller job says more of the planning than of the reading
 EXCHANGED_BYTES = 4 << 20  # of partials that one task folds
 SETTINGS = {
