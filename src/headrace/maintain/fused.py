@@ -35,8 +35,8 @@ from headrace.store.columns import partials_of
 from headrace.store.version import Base, Version, VersionId
 from headrace.timing import Timing
 
-MOST_COMMITS = 64  # that a version may be behind, and that one merge takes
-MOST_KEPT = 1_000  # commits whose partials wait for their merge: some minutes of a build
+MOST_COMMITS = 64  # that a version may be behind, and whose partials wait for their merge
+MOST_KEPT = 1_000  # … of a version that is being built: some minutes
 RETRY_S = 60.0  # how long Spark computes a version after DuckDB failed to, or all of them after a failed append
 
 log = structlog.get_logger("headrace.fused")
@@ -110,7 +110,7 @@ class Fused:
                 causes.setdefault(version.view.name, (version.number, reason))
             elif reason is not None:
                 own[version.id] = reason
-        pause = self._pause_reason()
+        pause = self._pause_reason(updated)
         return {v.id: _cause(v, causes) or own.get(v.id) or pause or self._delay_reason(v) for v in updated}
 
     def _refuse(self, stream: Stream, version: Version) -> str | None:
@@ -125,10 +125,13 @@ class Fused:
             return f"DuckDB failed: {failure.reason}; it is tried again after {RETRY_S:.0f} s"
         return "Java ended while it was computed" if self._is_suspect(version) else None
 
-    def _pause_reason(self) -> str | None:
+    def _pause_reason(self, versions: Iterable[Version]) -> str | None:
         if self._now() < self._paused_until:
             return f"an append failed; the fused lane is used again after {RETRY_S:.0f} s"
-        return "too many commits wait for their merge" if len(self._commits) >= MOST_KEPT else None
+        moving = {_home(version) for version in versions if version.moves}
+        with self._lock:
+            waiting = sum(not moving.isdisjoint(entry.parts) for entry in self._commits.values())
+        return "too many commits wait for their merge" if waiting >= MOST_COMMITS else None
 
     def _delay_reason(self, version: Version) -> str | None:
         base = self._base(version)
