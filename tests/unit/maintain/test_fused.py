@@ -161,3 +161,14 @@ def test_partials_of_a_version_that_is_being_built_are_kept_until_it_is_whole(
         pass
     assert lane.applied(2) == 4
     assert not lane.fused._commits, "nobody needs them any more"
+
+
+def test_a_version_that_fails_while_it_is_built_is_not_computed_again_until_then(lane: Lane) -> None:
+    lane.commit()
+    view = CATALOG.views["quick"]
+    lane.store.register(view, "other", CATALOG.patience_ms(view), {"visits": Point(1, Position.at(1), None)})
+    lane.commit(home=["quick", 2], error="it hangs")
+    lane.now += 10 * RETRY_S
+    lifting = lane.fused.plan(STREAM, lane.table.state, {})
+    assert lifting is not None
+    assert [view.home for view in lifting.views] == [("quick", 1)], "the one that serves is"
