@@ -84,7 +84,8 @@ class HeldRows:
 
     def scan(self, selection: Selection, most: int) -> list[Row] | None:
         """The rows with these values of some of the keys; None if they are more."""
-        import pyarrow as pa  # as above
+        # As above.
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         try:
@@ -98,7 +99,8 @@ class HeldRows:
         return None if len(places) > most else self._present(self._rows.take(places), selection)
 
     def _equal(self, name: str, value: Value) -> pa.ChunkedArray:
-        import pyarrow as pa  # as above
+        # As above.
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         column = self._rows.column(1 + self._names.index(name))
