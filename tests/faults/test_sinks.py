@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.faults import VARIABLE
+from headrace.sink.files import TEMPORARY
 from tests.unit.sink.bench import Receiver, data_files
 
 from ..server import UpServer
@@ -67,7 +68,6 @@ def check(server: UpServer, workspace: Path, clicks: Clicks, receiver: Receiver,
         return (ids, sent) == (expected, expected) and newest(read(workspace / "minutes")) == view == newest(rows.rows)
 
     wait_until(all_there, 180, lambda: server.get("/v1/sinks"))
-    assert not list(workspace.rglob("*.tmp"))
 
 
 @pytest.mark.timeout(900)
@@ -89,6 +89,7 @@ def test_servers_killed_in_sinks(java: Java, workspace: Path) -> None:
             clicks.post(server, strict=True)
         check(server, workspace, clicks, receiver, rows)
         assert server.stop() == 0, server.log_tail()
+        assert not list(workspace.rglob(f"*{TEMPORARY}"))
     finally:
         receiver.close()
         rows.close()

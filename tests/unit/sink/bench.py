@@ -17,6 +17,7 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
 from headrace.lake.table import LakeTable
+from headrace.sink.files import TEMPORARY
 from headrace.sink.sinks import Sinks
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
@@ -115,8 +116,9 @@ class Bench:
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The files that readers see."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and "_headrace" not in path.parts)
+    """The files that readers see: those that are complete."""
+    files = (path for path in folder.rglob("*") if path.suffix != TEMPORARY and path.is_file())
+    return sorted(path for path in files if "_headrace" not in path.parts)
 
 
 def read_files(folder: Path) -> list[Row]:
