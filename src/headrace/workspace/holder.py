@@ -33,22 +33,26 @@ class Holder:
 
     def may_run(self) -> bool:
         """Whether its process may still run. In another container or on another machine, that cannot be seen here."""
-        here = (self.host, self.boot, self.pids) == (socket.gethostname(), boot_id(), pid_namespace())
-        return not here or _runs(self.pid)
+        return not self.is_here or _runs(self.pid)
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether it runs under another host name, and so perhaps by another clock."""
-        return self.host != socket.gethostname()
+    def is_here(self) -> bool:
+        """Whether it runs where this process could see it."""
+        return (self.host, self.boot, self.pids) == (socket.gethostname(), boot_id(), pid_namespace())
+
+    @property
+    def has_this_clock(self) -> bool:
+        """Whether it runs since the same boot, so that its monotonic clock is the one here."""
+        return bool(self.boot) and self.boot == boot_id()
 
     @property
     def process(self) -> str:
         """The process in words, with its host if that is another one."""
-        return f"process {self.pid}" + (f" on host '{self.host}'" if self.host and self.is_elsewhere else "")
+        return f"process {self.pid}" + (f" on host '{self.host}'" if self.host not in ("", socket.gethostname()) else "")
 
     def silent_s(self) -> float:
         """Seconds since the last heartbeat; by the wall clock only if the monotonic clock cannot be compared."""
-        if self.boot and self.boot == boot_id():
+        if self.has_this_clock:
             return time.monotonic() - self.beat_s
         return abs(time.time() - self.beat)  # a heartbeat in the future does not count as recent either
 

@@ -45,9 +45,9 @@ def _in_use(file: Path, holder: Holder) -> InUseError:
 
 
 def _refuse_if_beating(file: Path) -> None:
-    """Raise if a holder on another host writes heartbeats: by its clock, which may differ, it could seem silent."""
+    """Raise if a holder on another machine writes heartbeats: by its clock, which may differ, it could seem silent."""
     before = read_holder(file)
-    if before is None or before.released or not before.is_elsewhere or before.is_alive():
+    if before is None or before.released or before.is_here or before.has_this_clock or before.is_alive():
         return
     deadline = time.monotonic() + before.silent_after_s
     while time.monotonic() < deadline:
