@@ -78,10 +78,9 @@ class Flooded:
         self._largest_mb, self.answers, self.answers_meanwhile = 0.0, 0, 0
 
     def check(self) -> None:
-        """Memory is within its limit, queries were answered, and acknowledged events are stored."""
+        """Memory is within its limit, and acknowledged events are stored."""
         assert self.process.poll() is None
         assert self._largest_mb - self._at_first_mb < MOST_GROWN_MB
-        assert self.answers_meanwhile > 0, "an answer waited for all bodies"
         assert self._stored_events() == self.accepted
 
     def stop(self) -> None:
@@ -143,6 +142,7 @@ def test_large_bodies_from_many_clients_at_once(flooded: Flooded) -> None:
     with ThreadPoolExecutor(24) as clients:
         statuses = Counter(clients.map(lambda number: flooded.post(*bodies[number % 2]), range(36)))
     assert set(statuses) == {200, 429}
+    assert flooded.answers_meanwhile > 0, "an answer waited for all bodies"
     flooded.check()
 
 
@@ -166,6 +166,7 @@ def test_bombs(flooded: Flooded) -> None:
         statuses = Counter(clients.map(lambda number: flooded.post(*bombs[number % 2]), range(16)))
     assert statuses[413] > 0
     assert set(statuses) <= {413, 429}
+    assert flooded.answers_meanwhile > 0, "an answer waited for all bodies"
     flooded.check()
 
 

@@ -20,9 +20,12 @@ from headrace.aggregate.own import call_code
 from headrace.types import BIGINT
 
 
-@pytest.fixture(autouse=True)
+LIMIT_S = 0.5
+
+
+@pytest.fixture
 def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "0.2")
+    monkeypatch.setenv(VARIABLE, str(LIMIT_S))
 
 
 def sleeping(values: Any) -> Any:
@@ -41,18 +44,20 @@ def searching(values: Any) -> Any:
     return re.match(r"(a+)+$", "a" * 64 + "b")
 
 
+@pytest.mark.usefixtures("_limit")
 @pytest.mark.parametrize("code", [sleeping, looping, searching])
 def test_in_the_main_thread_it_is_interrupted(code: Callable[..., Any]) -> None:
     before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(LateCallError) as failure:
         call_code("function 'f'", code, BIGINT, "events", pa.array([1]))
     message = str(failure.value)
-    assert "function 'f' did not return within 0.2 s (it is at test_late_calls.py:" in message
+    assert f"function 'f' did not return within {LIMIT_S} s (it is at test_late_calls.py:" in message
     assert "setting function_timeout_s" in message
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.usefixtures("_limit")
 def test_in_another_thread_it_is_left_behind() -> None:
     ended = threading.Event()
 
@@ -75,6 +80,7 @@ def test_code_in_time_gives_its_value_or_its_error() -> None:
                 run(call_in_time, "f", lambda: 1 / 0)
 
 
+@pytest.mark.usefixtures("_limit")
 def test_a_worker_ends_with_code_that_cannot_be_interrupted() -> None:
     """Such as C code that holds the interpreter; here the signal is blocked."""
     script = (
