@@ -48,7 +48,8 @@ class Holder:
     @property
     def process(self) -> str:
         """The process in words, with its host if that is another one."""
-        return f"process {self.pid}" + (f" on host '{self.host}'" if self.host not in ("", socket.gethostname()) else "")
+        is_named = self.host not in ("", socket.gethostname())
+        return f"process {self.pid}" + (f" on host '{self.host}'" if is_named else "")
 
     def silent_s(self) -> float:
         """Seconds since the last heartbeat; by the wall clock only if the monotonic clock cannot be compared."""

@@ -19,7 +19,6 @@ from headrace.aggregate.calls import VARIABLE, LateCallError, call_in_time
 from headrace.aggregate.own import call_code
 from headrace.types import BIGINT
 
-
 LIMIT_S = 0.5
 
 
