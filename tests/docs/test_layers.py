@@ -13,6 +13,7 @@ GROUND = [
     "disk",
     "faults",
     "timing",
+    "calls",
     "names",
     "format",
     "html",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 import headrace.testing
+from headrace.calls import DEFAULT_S, VARIABLE
 from headrace.testing import check
 from tests.surfaces.conftest import HEADRACE, Ran, visit, write_events
 
@@ -81,6 +83,31 @@ def test_a_run_in_which_all_tests_are_skipped_fails(headrace: Command, folder: P
     assert ran.json["problem"].startswith("no test ran: ")
     with pytest.raises(AssertionError, match="no test ran"):
         check(folder, select=["only Spark"])
+
+
+HANGING = """
+import time
+import headrace as hr
+
+@hr.udf("page STRING", gives="STRING")
+def hanging(page):
+    time.sleep(3600)
+"""
+
+
+def test_a_call_has_the_time_limit_of_the_workspace(
+    headrace: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(DEFAULT_S))  # so that the test restores it
+    monkeypatch.setenv("HEADRACE_FUNCTION_TIMEOUT_S", "0.5")
+    view = "CREATE MATERIALIZED VIEW hung AS SELECT hanging(page) AS page, count(*) AS n FROM visits GROUP BY 1;"
+    (folder / "definitions" / "hanging.py").write_text(HANGING)
+    (folder / "definitions" / "hung.sql").write_text(view)
+    given = f"{{visits: [{json.dumps(visit())}]}}"
+    (folder / "tests" / "hung.yaml").write_text(f"- {{name: it hangs, given: {given}, ask: hung, expect: []}}\n")
+    ran = headrace("test", "tests/hung.yaml")
+    assert ran.code == 1
+    assert "function 'hanging' did not return within 0.5 s (it is at hanging.py:7)" in ran.out
 
 
 def test_mistakes_of_definitions_end_with_2(headrace: Command, folder: Path) -> None:

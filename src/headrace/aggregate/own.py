@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.aggregate.base import Aggregate, Function, Partial, PartialColumn, Value
-from headrace.aggregate.calls import LateCallError, call_in_time
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.packed import unchunked
 from headrace.aggregate.signature import Argument, Kind
+from headrace.calls import LateCallError, call_in_time
 from headrace.errors import HeadraceError
 from headrace.types import BINARY, Type, arrow_type, struct
 

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from headrace.aggregate import Aggregate, Function
-from headrace.aggregate.calls import LATE, call_limit_s, limit_calls
 from headrace.aggregate.packed import unchunked
+from headrace.calls import LATE, call_limit_s, limit_calls
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.expression.duckdb_face import duckdb_face
 from headrace.define.expression.terms import quote

@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
-from headrace.aggregate.calls import LateCallError
 from headrace.aggregate.packed import unchunked
+from headrace.calls import LateCallError
 from headrace.define.expression.computed import duckdb_type
 from headrace.define.own import OUTCOME, OwnFunction
 from headrace.errors import HeadraceError

@@ -15,9 +15,9 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
-from headrace.aggregate.calls import call_limit_s, limit_calls
 from headrace.aggregate.own import OwnAggregate, call_code
 from headrace.aggregate.packed import unchunked
+from headrace.calls import call_limit_s, limit_calls
 from headrace.define.expression.computed import duckdb_type
 from headrace.define.model import View
 from headrace.define.own import OwnFunction

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.aggregate.calls import LATE
+from headrace.calls import LATE
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, JavaEndedError, LostFileError

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.aggregate.calls import limit_calls
 from headrace.alert.alerts import Alerts
 from headrace.asof.questions import LakeQuestions
 from headrace.disk import disk_full, is_disk_full
@@ -69,7 +68,6 @@ class Runtime(Requests):
         self._changing = self._definitions.changing
         self._versions = self._definitions.versions
         self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
-        limit_calls(workspace.settings.function_timeout_s)
         self._question_limit = question_limit(workspace.settings.question_timeout_s)
         self._recent = RecentAnswers(self._store, self.monitor.freshness)
         self._pages = Pages()

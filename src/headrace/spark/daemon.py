@@ -21,7 +21,7 @@ with suppress(OSError, AttributeError):  # only the GNU C library has `mallopt`
     for _option, _size in MALLOC.items():
         _mallopt(_option, _size)
 
-import_module("headrace.aggregate.calls").is_worker = True  # type: ignore[attr-defined]
+import_module("headrace.calls").is_worker = True  # type: ignore[attr-defined]
 
 if __name__ == "__main__":
     daemon.manager()

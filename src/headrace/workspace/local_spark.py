@@ -21,10 +21,8 @@ def local_session(workspace: Workspace, *, keep_log: bool = True) -> Iterator[Sp
 
     Without `keep_log` nothing is written to the workspace.
     """
-    from headrace.aggregate.calls import limit_calls  # loads the aggregates, which most commands do not need
     from headrace.spark.build import build_session  # loads PySpark, which most commands do not need
 
-    limit_calls(workspace.settings.function_timeout_s)
     scratch = Path(tempfile.mkdtemp(prefix="headrace-events-"))
     settings = workspace.settings
     try:

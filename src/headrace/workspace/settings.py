@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.calls import limit_calls
 from headrace.disk import read_format, refuse_newer, write_format
 from headrace.errors import WorkspaceError, did_you_mean
 from headrace.names import encode_name
@@ -118,6 +119,7 @@ class Workspace:
         settings = _read_settings(file, values)
         options = {key: value for key, value in overrides.items() if value is not None}
         workspace = cls(path, _change(settings, options, "options"), kafka)
+        limit_calls(workspace.settings.function_timeout_s)
         with suppress(PermissionError):  # code that needs the data folder reports the missing permission
             refuse_newer(f"workspace '{workspace.data}'", workspace.format, FORMAT)
         return workspace
