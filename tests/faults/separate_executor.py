@@ -45,6 +45,7 @@ exec unshare -m sh -ec '
   exec {java} "$@"' java "$@"
 """
 NEVER = (1e6, 1e6)
+START_S = 600  # of two Java processes, one after the other, on a busy machine
 AT = "2026-03-01T12:00:00Z"
 
 
@@ -134,7 +135,7 @@ def main() -> None:
     thread.start()
     try:
         spark.without_executors_s = NEVER
-        wait_until(has_executor)
+        wait_until(has_executor, START_S)
         shop = Joined(spark.session(), executor.shop, SQL, fused=False)
         shop.parts["users"].send({"id": "a", "plan": "free", "at": AT}, {"id": "b", "plan": "paid", "at": AT})
         shop.parts["clicks"].send(*({"user_id": "ab"[n % 5 > 2], "n": n % 10, "ts": AT} for n in range(100)))
@@ -150,7 +151,7 @@ def main() -> None:
         wait_until(seen("Spark is restarting: it had no executors for"))
         spark.without_executors_s = NEVER
         (executor.gate / "closed").unlink()
-        wait_until(has_executor)
+        wait_until(has_executor, START_S)
         shop = Joined(spark.session(), executor.shop, SQL, fused=False)
         apply_after_all(shop)
         shop.close()
@@ -158,7 +159,7 @@ def main() -> None:
         starts = spark.starts
         spark.session().sparkContext._jsc.sc().stop()  # its Java runs on
         wait_until(seen("Spark is restarting: its context was stopped"))
-        wait_until(lambda: spark.starts > starts and has_executor() and spark.trouble is None)
+        wait_until(lambda: spark.starts > starts and has_executor() and spark.trouble is None, START_S)
     finally:
         stopped.set()
         spark.stop()

@@ -6,10 +6,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.server import COMMAND, UpServer
 from tests.waiting import wait_until
 from tests.warm import Java
 
+LIMIT_S = 2  # long enough for calls that do not hang, on a busy machine
 CODE = """
 import os
 import time
@@ -69,11 +72,12 @@ CREATE MATERIALIZED VIEW shown AS SELECT late_result(weight) AS n FROM clicks;
 ENDED = "CREATE MATERIALIZED VIEW ended AS SELECT ending(who) AS name, count(*) AS n FROM clicks GROUP BY ending(who);"
 
 
+@pytest.mark.timeout(1800)  # some two minutes, several times as long on a busy machine
 def test_a_function_that_hangs_stalls_its_view_alone(java: Java, workspace: Path) -> None:
     code, sql = workspace / "definitions" / "checked.py", workspace / "definitions" / "bad.sql"
     code.write_text(CODE.format(then="time.sleep(3600)"))
     sql.write_text(VIEWS)
-    server = java.server(workspace, HEADRACE_FUNCTION_TIMEOUT_S="1").wait_until_ready()
+    server = java.server(workspace, HEADRACE_FUNCTION_TIMEOUT_S=str(LIMIT_S)).wait_until_ready()
     server.post("clicks", [click(1, "anna"), click(2, "hang"), click(3, "ben")], None)
     wait_until(lambda: total(server) == 3, details=server.log_tail)
 
@@ -82,17 +86,17 @@ def test_a_function_that_hangs_stalls_its_view_alone(java: Java, workspace: Path
         return next(view["stalled"] or "" for view in views if view["name"] == name)
 
     wait_until(lambda: '"who":"hang"' in stalled().replace(" ", ""), details=stalled)
-    assert "function 'checked' did not return within 1 s (it is at checked.py:" in stalled()
+    assert f"function 'checked' did not return within {LIMIT_S} s (it is at checked.py:" in stalled()
     assert "setting function_timeout_s" in stalled()
     server.post("clicks", [click(4, "carl")], None)
     wait_until(lambda: total(server) == 4, details=server.log_tail)
-    late_merge = "merge of aggregate 'slow_sum' did not return within 1 s (it is at checked.py:"
+    late_merge = f"merge of aggregate 'slow_sum' did not return within {LIMIT_S} s (it is at checked.py:"
     wait_until(lambda: late_merge in stalled("merged"), details=lambda: stalled("merged"))
     server.post("clicks", [click(5, "carl")], None)
     wait_until(lambda: total(server) == 5, details=server.log_tail)
 
     answer = server.http.get(f"{server.url}/v1/views/shown")
-    assert "present of aggregate 'late_result' did not return within 1 s (it is at checked.py:" in answer.text
+    assert f"present of aggregate 'late_result' did not return within {LIMIT_S} s (it is at checked.py:" in answer.text
     assert total(server) == 5, "others answer"
 
     code.write_text(CODE.format(then="pass"))
@@ -122,12 +126,12 @@ def check_trial_and_build(server: UpServer, workspace: Path, code: Path) -> None
     code.write_text(CODE.format(then="time.sleep(7200)"))  # other code: no version that was stalled has it
     refused = apply(workspace)
     assert refused.returncode == 2
-    assert "function 'checked' did not return within 1 s" in refused.stderr
+    assert f"function 'checked' did not return within {LIMIT_S} s" in refused.stderr
     server.post("clicks", [click(7, "ben")], None)  # the newest events are tried
     wait_until(lambda: counts(server).get("BEN") == 2, details=server.log_tail)
     built = apply(workspace)
     assert "view 'bad': version 3 cannot be completed" in built.stderr
-    assert "function 'checked' did not return within 1 s (it is at checked.py:" in built.stderr
+    assert f"function 'checked' did not return within {LIMIT_S} s (it is at checked.py:" in built.stderr
     assert counts(server) == {"ANNA": 1, "HANG": 2, "BEN": 2, "CARL": 2}, "the version before it serves"
     assert total(server) == 7
 

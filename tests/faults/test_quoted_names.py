@@ -84,6 +84,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.timeout(1800)  # some two minutes, several times as long on a busy machine
 def test_names_of_any_characters(
     java: Java, workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
