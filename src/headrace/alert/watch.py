@@ -115,8 +115,9 @@ class ViewWatch(Watch):
         self._view: View | None = None
         self._condition: Condition | None = None
         self._gaps = _Gaps(alert) if alert.absent_ms is not None else None
-        # The windows of each key are known only after all rows were read.
-        self._cursor = None if self._gaps or self.state.cursor is None else Cursor.from_text(self.state.cursor)
+        known = None if self.state.cursor is None else Cursor.from_text(self.state.cursor)
+        self._seen_version = known.version if known else None
+        self._cursor = None if self._gaps else known  # the windows of each key are known only after all rows were read
         version = store.read(lambda snapshot: snapshot.serving(alert.source))
         if version is not None:  # all that comes after the definition counts, however soon it comes
             self._begin(version)
@@ -135,7 +136,7 @@ class ViewWatch(Watch):
         self._begin(version)
         clock = _clock(version)
         # Another version: what was settled before it keeps its incidents.
-        is_other = self._cursor is not None and self._cursor.version != batch.version
+        is_other = self._seen_version not in (None, batch.version)
         if self._gaps and (is_other or batch.restarted):
             self._gaps.forget()
         rows = self._observed(batch, version, clock) if clock else []
@@ -152,7 +153,7 @@ class ViewWatch(Watch):
             return replace(state, cursor=batch.cursor.to_text())
 
         self.update(change)
-        self._cursor = batch.cursor
+        self._cursor, self._seen_version = batch.cursor, batch.version
         self._follower.passed(batch.cursor)
         return batch.more
 

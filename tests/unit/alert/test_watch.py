@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from headrace.alert.course import Rules
 from headrace.alert.watch import StreamWatch
 from headrace.define.model import Alert
@@ -133,6 +135,19 @@ def test_a_key_without_events() -> None:
         assert watched.look() == {"b": "firing"}
         assert watched.commit(events("b", 6.5)) == {}
         assert watched.notices() == [("b", "firing"), ("b", "resolved")]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_key_without_events_that_an_edit_leaves_out_is_over(*, restarts: bool) -> None:
+    with bench() as work:
+        work.start(view_of("window(at, '1 minute')"))
+        watched = Watched(work, "ON VIEW v WHEN NO EVENTS FOR INTERVAL 5 MINUTES")
+        assert watched.commit(events("a", 0), events("b", 0), events("c", 10)) == {"a": "firing", "b": "firing"}
+        work.edit(view_of("window(at, '1 minute')"), "b")
+        if restarts:
+            watched.open()
+        assert watched.look() == {"a": "firing"}
+        assert sorted(watched.notices()) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
 
 
 def test_a_stream_without_events(tmp_path: Path) -> None:
