@@ -147,7 +147,8 @@ class ViewWatch(Watch):
                 state = replace(state, from_us=from_us)
             if clock is not None:
                 ended = self._ended(state, clock) if batch.restarted or (is_other and self._gaps) else ()
-                state = note_rows(state, self.rules, (*ended, *rows), clock)
+                read_to = _read_to(rows, clock) if batch.more else clock
+                state = note_rows(state, self.rules, (*ended, *rows), read_to)
                 # Time goes on only once all rows up to it were looked at.
                 state = state if batch.more else note_time(state, self.rules, clock, now_us)
             return replace(state, cursor=batch.cursor.to_text())
@@ -250,6 +251,12 @@ def rules_of(alert: Alert, view: View, rules: Rules) -> Rules:
         windows=None if window is None else windows_of(window),
         on_close=alert.on_close or (closes and names_settled),
     )
+
+
+def _read_to(rows: Iterable[KeyedObservation], clock: Clock) -> Clock:
+    """The clock while there are more rows: windows from the newest one on may be among them, so none is settled."""
+    newest_us = max((row.start_us for _, row in rows), default=NEVER_US)
+    return replace(clock, settled_us=min(clock.settled_us, newest_us - (clock.time_us - clock.settled_us)))
 
 
 def _clock(version: Version) -> Clock | None:

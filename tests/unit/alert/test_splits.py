@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from headrace.alert import course
 from headrace.alert import watch as watch_module
 from tests.faults.seeds import SEEDS
 from tests.unit.alert.watched import Watched
@@ -180,3 +181,20 @@ def test_pauses_hide_no_incident(close: str, at_once: int) -> None:
             watched.commit(events[start : start + at_once])
         assert shown_by(watched) == [("a", "resolved", 0, 0, 10), ("a", "resolved", 240, 240, 250)]
         assert watched.notices() == [("a", "firing"), ("a", "resolved")] * 2
+
+
+@pytest.mark.parametrize("at_once", [1, 6, 100])
+def test_periods_of_many_keys_are_not_forgotten_before_their_next_window_was_read(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(course, "MOST_ENDED", 2)
+    window = "window(at, '10 minutes')"
+    with bench() as work:
+        work.start(view_of(window))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n >= 1 FOR INTERVAL 30 MINUTES", window)
+        lasting = {"a": 20, "b": 20, "c": 40, "d": 40}
+        work.commit([simple_event(key, at * MINUTE) for key, end in lasting.items() for at in range(1, end, 10)])
+        work.commit([simple_event("z", 600 * MINUTE)])
+        watched.look()
+        assert shown_by(watched)[:2] == [(key, "resolved", 0, 30, 40) for key in "cd"]
