@@ -12,6 +12,7 @@ from headrace.define.mistakes import each, join, placed, quote_lines
 from headrace.define.model import Alert, Sink, Stream, Table, View
 from headrace.define.ordering import in_order
 from headrace.define.own import fresh_names
+from headrace.define.proposals import complete
 from headrace.define.python.script import run_script
 from headrace.define.sql.alerts import AlertStatement, build_alert
 from headrace.define.sql.derived import DerivedStatement, build_derived
@@ -284,4 +285,17 @@ def _assemble_quoting(
     try:
         return assemble(definitions, errors, known)
     except DefinitionError as error:
-        raise quote_lines(error, texts) from None
+        complete(each(error), lambda statement: _mistakes_of(statement, definitions, known))
+        raise quote_lines(join(each(error)), texts) from None
+
+
+def _mistakes_of(statement: Source, definitions: Iterable[Definition], known: Catalog | None) -> list[DefinitionError]:
+    """The mistakes of a statement that takes the place of the definitions of its names."""
+    declared, errors = read_statements(statement)
+    names = {one.definition.name.lower() for one in declared}
+    others = [definition for definition in definitions if definition.what.name.lower() not in names]
+    try:
+        assemble([*others, *(Definition(one.definition, one.where) for one in declared)], errors, known)
+    except DefinitionError as error:
+        return [one for one in each(error) if one.where and one.where.file == statement.file]
+    return []

@@ -13,6 +13,7 @@ from headrace.aggregate import REGISTRY
 from headrace.define.expression.terms import quote
 from headrace.define.model import Stream
 from headrace.define.sql.from_clause import WINDOW_TABLES
+from headrace.define.sql.later import statement_at
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
 from headrace.errors import DefinitionError, did_you_mean, nearest
@@ -27,6 +28,7 @@ _NOT_GROUPED = re.compile(r'^column "([^"]+)" must appear in the GROUP BY clause
 _NO_TABLE = re.compile(r'^Referenced table "([^"]+)" not found')
 _NO_MATCH = re.compile(r"^No function matches the given name and argument types '(.+?)'\.")
 _NEAR = re.compile(r'^syntax error at or near "(.*)"$', re.DOTALL)
+_RESERVED = ("AT", "TO", "OFFSET", "CHECK", "COLUMN", "DEFAULT", "TABLE", "WINDOW", "PRIMARY", "REFERENCES", "SHOW")
 _OTHER_NAMES = {  # functions of Spark, with what they are called in the dialect of `headrace sql`
     "date_format": "strftime", "collect_list": "list", "collect_set": "list(DISTINCT …)", "size": "len",
     "nvl": "coalesce", "to_timestamp": "strptime", "approx_percentile": "approx_quantile",
@@ -45,8 +47,8 @@ def as_definition_error(
     message = str(fields.get("exception_message") or "").strip()
     source, name = statement.source, _missing_column(fields, message)
     if name is not None and position is None:
-        word = re.search(rf"\b{re.escape(name)}\b", statement.sql)
-        at = word.start() if word else 0
+        mention = re.search(rf"\b{re.escape(name)}\b", statement.sql)
+        at = mention.start() if mention else 0
     place = statement.sql_at + at
     if name is not None:
         near = nearest(name, columns)
@@ -57,8 +59,23 @@ def as_definition_error(
             write=near,
             span=_span(statement, place, name),
         )
+    word = _reserved_word(statement.sql, at) if _NEAR.match(message) else None
+    if word is not None:
+        place = statement.sql_at + word.start
+        return source.error(
+            place, f"view '{statement.name}': {word.upper} is a keyword here", write=f'"{word.text}"',
+            span=(place, place + len(word.text)), fix=f'if it names a column, write "{word.text}" in double quotes',
+        )  # fmt: skip
     sentence, fix = _explain(fields, message, statement.sql[at:])
     return source.error(place, f"view '{statement.name}': {sentence}", fix=fix)
+
+
+def _reserved_word(sql: str, at: int) -> Token | None:
+    """The keyword of DuckDB at this place or before it that is a usual name of a column; None if there is none."""
+    tokens = [token for token in tokenize(Source(sql), []) if token.kind != END]
+    index = next((index for index, token in enumerate(tokens) if token.start >= at), len(tokens))
+    nearby = tokens[max(index - 1, 0) : index + 1]
+    return next((token for token in nearby if token.upper in _RESERVED), None)
 
 
 def reads_stream(statement: LogicalStatement, streams: Mapping[str, Stream]) -> DefinitionError | None:
@@ -77,20 +94,15 @@ def reads_stream(statement: LogicalStatement, streams: Mapping[str, Stream]) -> 
     write = "MATERIALIZED VIEW" if materialized else "STREAM"
     why = "to keep its aggregates up to date" if materialized else "to name rows of a stream"
     at = statement.sql_at + stream_tokens[0].start
+    written = f"CREATE {write} {quote(statement.name)} AS {' '.join(statement.sql.split())}"
     error = statement.source.error(
         at if statement.word is None else statement.word[0],
         f"view '{statement.name}' reads the stream '{stream_tokens[0].text}', but CREATE VIEW reads views and tables",
-        fix=f"{why} write CREATE {write} {quote(statement.name)} AS {_start(statement.sql)}",
+        fix=f"{why} write {written}",
     )
     if statement.word is not None:
-        error.write, error.replaces = write, statement.word
+        error.write, error.replaces = written, statement_at(statement.source, statement.at)
     return error
-
-
-def _start(sql: str) -> str:
-    """The beginning of a query, on one line."""
-    line = " ".join(sql.split())
-    return line if len(line) <= 120 else f"{line[:120]}…"
 
 
 def _aggregates(tokens: Sequence[Token]) -> bool:

@@ -149,7 +149,12 @@ class Reader:
             closing = expected[1]
             return {"fix": f"close it with {closing}", "write": closing, "span": (before.end, before.end)}
         if token.upper in RESERVED and "name" in expected:
-            return {"fix": f"write `{token.text}` in backticks if it is a name"}
+            quoted = f"`{token.text}`"
+            span = (token.start, token.end) if before.upper == "AS" else None
+            return {
+                "fix": f"write {quoted} in backticks if it is a name",
+                **({"write": quoted, "span": span} if span else {}),
+            }
         return {}
 
     def error(self, at: int, message: str, **more: Any) -> DefinitionError:

@@ -23,7 +23,10 @@ from headrace.types import STRING, TIMESTAMP, Expression, Type
 LONGEST_NAME = 63
 LONGEST_FILE = 200  # characters of a name that is encoded for a folder or file, which may get a suffix
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
-_LATER_FORMATS = ("avro", "avro-confluent", "protobuf", "protobuf-confluent", "protobuf_nosr", "json_sr")
+_LATER_FORMATS = (
+    "avro", "avro-confluent", "protobuf", "protobuf-confluent", "protobuf_nosr", "json_sr", "debezium-json",
+    "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json",
+)  # fmt: skip
 DECLARED = ("stream", "table", "view", "sink", "alert")  # what a statement declares
 WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
 RESERVED_COLUMNS = WINDOW_COLUMNS | {"settled"}  # other names of ours begin with _, which no name of a user does
@@ -159,16 +162,21 @@ def check_key(expression: Expression) -> None:
         )
 
 
+def refuse_later_format(format_: str, stream: str, *, kafka: bool) -> None:
+    """Raise if the format is one that streams do not read yet."""
+    if format_.lower() in _LATER_FORMATS:
+        raise DefinitionError(
+            f"stream '{stream}': the format {format_.upper()} is not available yet",
+            expected="JSON, TEXT or CSV" if kafka else "JSON or TEXT",
+            fix="produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON",
+        )
+
+
 def check_format(format_: str, fields: Iterable[Field], stream: str, source: Source | None = None) -> str:
     """The format of a stream, with which its fields must be compatible."""
     lower = format_.lower() if isinstance(format_, str) else format_
     lower = _OTHER_FORMATS.get(lower, lower) if source else lower
-    if lower in _LATER_FORMATS:
-        raise DefinitionError(
-            f"stream '{stream}': the format {lower.upper()} is not available yet",
-            expected="JSON, TEXT or CSV" if source else "JSON or TEXT",
-            fix="produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON",
-        )
+    refuse_later_format(format_, stream, kafka=source is not None)
     if lower not in FORMATS or (lower == CSV and source is None):
         raise DefinitionError(
             f"stream '{stream}': unknown format",

@@ -134,6 +134,9 @@ def _end_of_unreadable(text: str, start: int) -> int:
         return len(text)
     if text.startswith("&&", start):
         return start + 2
+    if text.startswith("$$", start):  # of PostgreSQL, around the body of a function
+        closing = text.find("$$", start + 2)
+        return len(text) if closing < 0 else closing + 2
     if text[start] not in "'`\"rReEnN":
         return start + 1
     ends = [end for end in (text.find(";", start), text.find("\n", start)) if end >= 0]

@@ -41,7 +41,26 @@ def declared_twice(definition: Definition, first: Location) -> DefinitionError:
     name, where = definition.what.name, definition.where
     if where == first:
         return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
+    what = definition.what
+    if isinstance(what, Select) and what.source.text[what.peer.start :].upper().startswith("INSERT"):
+        return _insert_into_declared(what, first)
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
+
+
+def _insert_into_declared(what: Select, first: Location) -> DefinitionError:
+    """INSERT INTO a stream or a table: the query is a view of its own."""
+    rows = quote(f"{what.name}_rows")
+    query = " ".join(
+        re.sub(
+            r"(?is)^INSERT\s+INTO\s+.+?(?=\sSELECT\s)", "", what.source.text[what.peer.start : what.peer.end]
+        ).split()
+    )
+    write = f"CREATE MATERIALIZED VIEW {rows} AS {query}"
+    return what.source.error(
+        what.peer.start, f"'{what.name}', declared at {first}, cannot be filled by INSERT",
+        fix=f"write {write}; CREATE SINK … FROM {rows} sends its rows elsewhere, and UNION ALL in one CREATE STREAM "
+        "unites queries", write=write, end=what.peer.end,
+    )  # fmt: skip
 
 
 def unknown_stream(

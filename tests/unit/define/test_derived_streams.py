@@ -292,7 +292,7 @@ def test_a_derived_stream_is_written_as_json_and_read_again() -> None:
         ("CREATE STREAM d AS SELECT url AS window_start FROM clicks", "'window_start' cannot name a field"),
         ("CREATE TABLE u (id STRING PRIMARY KEY); CREATE STREAM d AS SELECT * FROM u", "'u' is a table: a stream is made of streams; join it to a stream: FROM clicks c JOIN u t ON …"),
         ("CREATE TABLE u (id STRING PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM (SELECT * FROM u)", "'u' is a table: a query inside FROM is made of streams"),
-        ("CREATE TABLE u (id STRING PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT id FROM u", "view 'v' has no aggregate, so that its rows are those of the table; write CREATE VIEW v AS SELECT …"),
+        ("CREATE TABLE u (id STRING PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT id FROM u", "view 'v' has no aggregate, so that its rows are those of the table; write CREATE VIEW v AS SELECT id FROM u"),
         ("CREATE STREAM d WITH (kafka_topic = 'd') AS SELECT url FROM clicks PARTITION BY url EMIT CHANGES", "write CREATE STREAM d AS SELECT url FROM clicks"),
         ("CREATE MATERIALIZED VIEW v AS SELECT i, count(*) AS n FROM orders LATERAL VIEW explode(items) t AS i GROUP BY i", "the key i is not a single value; found STRUCT<sku: STRING, qty: INT>; take a part of it, as in i.sku"),
     ],

@@ -78,6 +78,8 @@ def test_views_over_views_in_any_order():
         ("SELECT n FROM per_min WHERE", 40, "syntax error; found the end of the query after 'WHERE'"),
         ("SELECT n FROM per_min ORDER BY;", 46, "syntax error; found the end of the query after 'BY'"),
         ("SELECT max(n FROM per_min", 31, "syntax error; found 'FROM'"),
+        ("SELECT n AS at, at FROM per_min", 34, 'AT is a keyword here; if it names a column, write "at" in double quotes'),
+        ("SELECT max(to) FROM per_min", 29, 'TO is a keyword here; if it names a column, write "to" in double quotes'),
         ("SELECT * FROM per_mn", 32, "view 'x' reads 'per_mn', which does not exist; did you mean 'per_min'?"),
         ("SELECT * FROM x", 32, "view 'x' reads itself: x → x"),
         ("SELECT 1", 18, "view 'x' reads no view"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.mistakes import Mistakes
 from headrace.define.rules import check_name, located
-from headrace.define.tokens import END, WORD, Source, Token
+from headrace.define.tokens import END, UNREADABLE, WORD, Source, Token
 from headrace.errors import DefinitionError
 
 
@@ -36,6 +36,22 @@ class StatementReader(ExpressionParser):
         with self.mistakes.collect(), located(self.source, token.start):
             check_name(token.text, what)
         return token
+
+    def skip_rest(self) -> None:
+        """Continue at the end of the statement, whose pieces another dialect may read."""
+        while not self.at_end():
+            token = self.take()
+            if token.kind == UNREADABLE and token.error in self.unreadable:
+                self.unreadable.remove(token.error)
+
+    def skip_parentheses(self) -> None:
+        """Continue after the parenthesis that closes the next one."""
+        depth = 0
+        while not self.at_end():
+            token = self.take()
+            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "symbol" else 0
+            if depth == 0:
+                return
 
     def at_end(self) -> bool:
         """Whether the statement ends here."""

@@ -13,7 +13,13 @@ from headrace.define.expression.hints import NO_SESSIONS
 from headrace.define.expression.syntax import Call, Node, walk
 from headrace.define.expression.terms import quote
 from headrace.define.sql.joins import read_in_query, read_join
-from headrace.define.sql.later import instead_of_numbers, refuse_function, refuse_pattern, refuse_watermark
+from headrace.define.sql.later import (
+    instead_of_numbers,
+    numbers_of_rows,
+    refuse_function,
+    refuse_pattern,
+    refuse_watermark,
+)
 from headrace.define.sql.peers import CLAUSES, PeerReader
 from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
 from headrace.define.sql.samples import read_sample
@@ -35,7 +41,7 @@ _NOT_IN_ROWS = {
     "LIMIT": "remove it: a stream has no end; LIMIT is for views",
     "FETCH": "remove it: a stream has no end; LIMIT is for views",
     "OFFSET": "remove it: a stream has no end",
-    "QUALIFY": "write WHERE",
+    "QUALIFY": "number rows in CREATE VIEW",
     "EXCEPT": "filter with WHERE NOT",
     "INTERSECT": "filter with WHERE",
 }
@@ -103,7 +109,8 @@ class FromReader(PeerReader):
         if self.sees("DISTINCT"):
             raise self.error(
                 self.next.start, "SELECT DISTINCT needs all earlier events, and a stream is made of one at a time",
-                fix="remove it; GROUP BY in a materialized view gives each key once",
+                fix="remove it; GROUP BY in a materialized view gives each key once, and UNIQUE (id) WITHIN "
+                "INTERVAL 1 DAY among the fields of a stream drops events that are sent again",
             )  # fmt: skip
         self.accept("ALL")
         items = [self._row_item()]
@@ -205,7 +212,7 @@ class FromReader(PeerReader):
             raise self._refuse_session_table()
         if self.next.upper in WINDOW_TABLES and self.ahead(1).text == "(":
             if not self.may_have_window:
-                raise self.error(
+                raise numbers_of_rows(self.source, self.next.start) or self.error(
                     self.next.start, f"{self.next.upper} is not supported in a stream or a query inside FROM",
                     fix="name the stream here; a window belongs to the view",
                 )  # fmt: skip
@@ -388,7 +395,7 @@ class FromReader(PeerReader):
             return
         what = "an aggregate" if aggregate else "GROUP BY"
         if self.creates is None:
-            raise self.error(
+            raise numbers_of_rows(self.source, at) or self.error(
                 at, f"{what} is not supported in a query inside FROM",
                 fix="aggregate in the view itself; CREATE VIEW makes a view over views",
             )  # fmt: skip
@@ -399,6 +406,8 @@ class FromReader(PeerReader):
         )  # fmt: skip
 
     def _not_in_rows(self, token: Token) -> DefinitionError:
+        if token.upper == "QUALIFY":
+            return instead_of_numbers(self.source, token.start, "QUALIFY ROW_NUMBER")
         clause = f"{token.upper} BY" if token.upper in ("ORDER", "SORT") else token.upper
         return self.error(
             token.start, f"{clause} is not supported in a stream or a query inside FROM", fix=_NOT_IN_ROWS[token.upper]

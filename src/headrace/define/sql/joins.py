@@ -13,7 +13,7 @@ from headrace.define.expression.syntax import Call, Logic, Name, Node, Operation
 from headrace.define.model import Stream, Table
 from headrace.define.relation import JoinKind
 from headrace.define.row_scope import RowScope
-from headrace.define.sql.later import refuse_stream_join, time_before
+from headrace.define.sql.later import instead_of_comma, refuse_stream_join, time_before
 from headrace.define.sql.query_tree import JoinItem
 from headrace.define.tokens import Source, Token
 from headrace.errors import DefinitionError, did_you_mean
@@ -29,7 +29,6 @@ _REFUSED = {
     "FULL": ("FULL JOIN would need a row of each key that no event has", "write LEFT JOIN, with the stream first"),
     "NATURAL": ("NATURAL JOIN is not supported", f"write {_FORM}"),
     "CROSS": ("CROSS JOIN to a table would make a row for each of its keys", f"write {_FORM}"),
-    ",": ("a comma joins each event to every row", f"write {_FORM}; a join of two streams is not available yet"),
 }
 
 
@@ -63,7 +62,9 @@ class TableScope:
 def read_join(reader: FromReader) -> JoinItem:
     """[INNER | LEFT [OUTER | SEMI | ANTI]] JOIN t [FOR SYSTEM_TIME AS OF x] [[AS] u] ON …"""
     token = reader.next
-    refusal = _REFUSED.get("," if token.text == "," else token.upper)
+    if token.text == ",":
+        raise instead_of_comma(reader)
+    refusal = _REFUSED.get(token.upper)
     if refusal:
         raise reader.error(token.start, refusal[0], fix=refusal[1])
     kind: JoinKind = "inner"
@@ -97,6 +98,8 @@ def read_join(reader: FromReader) -> JoinItem:
         if reader.sees_symbol("("):
             reader.skip_parentheses()
         else:
+            reader.read_duration()
+        if reader.accept("GRACE", "PERIOD"):
             reader.read_duration()
         item = replace(item, left_out=(reader.span_since(within),))
     if reader.accept("USING"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.define.expression.syntax import Logic, Name, Node, Operation
 from headrace.define.expression.terms import quote, unquote
-from headrace.define.tokens import END, UNREADABLE, Source, Token, tokenize
+from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
 from headrace.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -19,14 +19,22 @@ if TYPE_CHECKING:
     from headrace.define.sql.query_tree import JoinItem
 
 _NAME = r'(?:[A-Za-z_]\w*|`(?:[^`]|``)+`|"(?:[^"]|"")+")'
+_CREATE = (
+    r"(?:CREATE\s+(?:OR\s+\w+\s+)?(?:TEMPORARY\s+|MATERIALIZED\s+)?(?:STREAM|VIEW|TABLE)|INSERT\s+INTO)"
+    rf"\s+(?P<name>{_NAME})\s+(?:AS\s+)?"
+)
+_NUMBER = r"ROW_NUMBER\s*\(\s*\)\s*OVER\s*\(\s*PARTITION\s+BY\s+(?P<keys>.+?)\s+ORDER\s+BY\s+(?P<order>[^()]+?)\s*\)\s*"
+_MOST = r"(?P<op><=|<|=)\s*(?P<most>\d+)\s*$"
+_FLAGS = re.IGNORECASE | re.DOTALL | re.VERBOSE
 _NUMBERED = re.compile(
-    rf"""CREATE\s+(?:OR\s+\w+\s+)?(?:TEMPORARY\s+|MATERIALIZED\s+)?(?:STREAM|VIEW|TABLE)\s+(?P<name>{_NAME})\s+AS\s+
-    SELECT\s+(?P<columns>.+?)\s+FROM\s*\(\s*
-      SELECT\s+.+?,\s*ROW_NUMBER\s*\(\s*\)\s*OVER\s*\(\s*PARTITION\s+BY\s+(?P<keys>.+?)\s+
-      ORDER\s+BY\s+(?P<order>[^()]+?)\s*\)\s*(?:AS\s+)?(?P<number>{_NAME})\s+
-      FROM\s+(?P<stream>{_NAME})\s*
-    \)\s*(?:AS\s+)?(?:{_NAME}\s+)??WHERE\s+(?P<of>{_NAME}\.)?(?P=number)\s*(?P<op><=|<|=)\s*(?P<most>\d+)\s*$""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+    rf"""{_CREATE}SELECT\s+(?P<columns>.+?)\s+FROM\s*\(\s*
+      SELECT\s+.+?,\s*{_NUMBER}(?:AS\s+)?(?P<number>{_NAME})\s+
+      FROM\s*(?:(?P<stream>{_NAME}|TABLE\s*\(.+?\)\s*\))|\(\s*(?P<inner>SELECT\s.+?\sGROUP\s+BY\s.+?)\)\s*(?:(?:AS\s+)?{_NAME})?)\s*
+    \)\s*(?:AS\s+)?(?:{_NAME}\s+)??WHERE\s+(?P<of>{_NAME}\.)?(?P=number)\s*{_MOST}""",
+    _FLAGS,
+)
+_QUALIFIED = re.compile(
+    rf"""{_CREATE}SELECT\s+(?P<columns>.+?)\s+FROM\s+(?P<stream>{_NAME})\s+QUALIFY\s+{_NUMBER}{_MOST}""", _FLAGS
 )
 
 
@@ -80,10 +88,7 @@ def refuse_watermark(reader: FromReader) -> DefinitionError:
 def refuse_pattern(reader: FromReader, stream: str) -> DefinitionError:
     """MATCH_RECOGNIZE (…), which is read to its end."""
     at, first = reader.next.start, reader.index
-    while not reader.at_end():
-        token = reader.take()
-        if token.kind == UNREADABLE and token.error in reader.unreadable:
-            reader.unreadable.remove(token.error)  # such as {3,}
+    reader.skip_rest()  # with {3,} and the like
     text = " ".join(reader.source.text[reader.tokens[first].start : reader.last_end].split())
     keys = re.search(rf"PARTITION\s+BY\s+({_NAME}(?:\s*,\s*{_NAME})*)", text, re.IGNORECASE)
     order = re.search(rf"ORDER\s+BY\s+({_NAME})", text, re.IGNORECASE)
@@ -108,7 +113,9 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
     """row_number() OVER and the like in the making of a stream: Top-N and de-duplication as Flink writes them."""
     start, end = statement_at(source, at)
     message = f"{call}(…) OVER needs other events, and a stream is made of one at a time"
-    form = _NUMBERED.match(source.text[start:end])
+    form = _NUMBERED.match(source.text[start:end]) or _QUALIFIED.match(source.text[start:end])
+    if form is not None and "inner" in form.groupdict() and form["inner"]:
+        return _numbers_of_aggregates(source, at, message, form, (start, end))
     if form is None or not all(re.fullmatch(_NAME, key) for key in _list(form["keys"])):
         is_number = call.lower() in ("row_number", "rank", "dense_rank")
         return source.error(
@@ -119,7 +126,8 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
     most = int(form["most"]) - (form["op"] == "<")
     order = [re.sub(r"(?i)\s+(ASC|DESC)\b.*$", "", each) for each in _list(form["order"])]
     written = [re.sub(rf"^{_NAME}\.(?={_NAME}$|\*$)", "", each) for each in _list(form["columns"])]
-    columns = [each for each in written if each.lower() != form["number"].lower()]
+    number = form.groupdict().get("number") or ""
+    columns = [each for each in written if each.lower() != number.lower()]
     if most == 1:
         selected = ", ".join([*(key for key in keys if key not in columns and "*" not in columns), *columns])
         table = f"CREATE TABLE {name} PRIMARY KEY ({', '.join(keys)}) AS SELECT {selected} FROM {stream}"
@@ -148,11 +156,46 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
     )
 
 
+def numbers_of_rows(source: Source, at: int) -> DefinitionError | None:
+    """Top-N as Flink writes it: numbers over TUMBLE(…) or a SELECT with GROUP BY; None if it is another statement."""
+    start, end = statement_at(source, at)
+    return instead_of_numbers(source, at, "ROW_NUMBER") if _NUMBERED.match(source.text[start:end]) else None
+
+
+def _numbers_of_aggregates(
+    source: Source, at: int, message: str, form: re.Match[str], span: tuple[int, int]
+) -> DefinitionError:
+    """The view of the inner SELECT, and the view over it that numbers its rows."""
+    rows = quote(f"{unquote(form['name'])}_rows")
+    inner, columns = (" ".join(form[part].split()) for part in ("inner", "columns"))
+    number = f"ROW_NUMBER() OVER (PARTITION BY {form['keys']} ORDER BY {form['order']})"
+    if columns != "*":
+        number_name = rf"(?i)(?:{_NAME}\.)?\b{re.escape(form['number'])}\b"
+        columns = re.sub(number_name, lambda _: f"{number} AS {form['number']}", columns)
+    over = f"CREATE VIEW {form['name']} AS SELECT {columns} FROM {rows} QUALIFY {number} {form['op']} {form['most']}"
+    write = f"CREATE MATERIALIZED VIEW {rows} AS {inner}; {over.replace('`', chr(34))}"
+    return source.error(at, f"{message}: a view over a view has them", write=write, span=span)
+
+
 def _list(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")]
 
 
 # Joins of streams
+
+
+def instead_of_comma(reader: FromReader) -> DefinitionError:
+    """FROM a, b WHERE a.x = b.x, which is a join; its condition is that of ON."""
+    comma, message = reader.take(), "a comma joins each event to every row"
+    if reader.next.kind in (WORD, QUOTED):
+        reader.take()
+        reader.read_alias("the table")
+    where, text = reader.next, reader.source.text
+    if where.upper != "WHERE":
+        return reader.error(comma.start, message, fix="write JOIN users u ON c.user_id = u.id")
+    start, end = statement_at(reader.source, comma.start)
+    pieces = (text[start : comma.start].rstrip(), " JOIN", text[comma.end : where.start], "ON", text[where.end : end])
+    return reader.error(comma.start, message, write=" ".join("".join(pieces).split()), span=(start, end))
 
 
 def refuse_stream_join(source: Source, item: JoinItem, *, as_of: str | None = None) -> DefinitionError:
@@ -179,8 +222,8 @@ def refuse_stream_join(source: Source, item: JoinItem, *, as_of: str | None = No
     statement = " ".join("".join([*pieces, text[offset:end]]).split())
     return source.error(
         item.at, message,
-        fix=f"meanwhile join its latest row of each key: write {table}; {statement}. UNION ALL puts the events of both "
-        "after one another",
+        fix=f"meanwhile join its latest row of each key, as it is when an event is stored: write {table}; {statement}. "
+        "UNION ALL puts the events of both after one another",
         write=f"{table}; {statement}", span=(start, end),
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.define.sql.clauses import StatementReader
-from headrace.define.tokens import UNREADABLE, Source
+from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 
 
@@ -37,14 +37,10 @@ class LogicalReader(StatementReader):
             )
         self.expect("AS", f"CREATE VIEW {name.text}")
         first = self.next
-        last = first.start
-        while not self.at_end():
-            token = self.take()
-            last = token.end
-            if token.kind == UNREADABLE and token.error in self.unreadable:
-                self.unreadable.remove(token.error)  # the other dialect may read it
-        if last == first.start:
+        if self.at_end():
             raise self.unexpected(f"a SELECT after CREATE VIEW {name.text} AS")
+        self.skip_rest()
+        last = self.tokens[self.index - 1].end
         return LogicalStatement(
             self.source, name.start, name.text, self.source.text[first.start : last], first.start,
             (word.start, word.end), tuple(self.mistakes.errors),

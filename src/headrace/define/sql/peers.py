@@ -83,7 +83,7 @@ class PeerReader(StatementReader):
         """Read what other systems have between the name of a view and AS: WITH (…), TO t, ENGINE = … POPULATE."""
         at, word = self.next.start, self.next.upper
         if word not in ("TO", "ENGINE", "POPULATE", "COMMENT", "IN", "ON", "REFRESH") and not (
-            word == "WITH" and self.ahead(1).text == "("
+            word == "WITH" and (self.ahead(1).text == "(" or self.ahead(1).upper == "REFRESH")
         ):
             return
         while not (self.at_end() or self.sees("AS") or self.sees("SCHEDULE")):
@@ -141,14 +141,23 @@ class PeerReader(StatementReader):
         if self.accept("FINAL"):
             self.instead("FINAL is not needed: a stream keeps every event", token.start, token.end)
         elif self.accept("SAMPLE"):
-            share = self.take().text
-            percent = float(share) * 100 if re.fullmatch(r"0?\.\d+|1", share) else 10
+            share = self._share()
+            if self.accept("OFFSET"):
+                self._share()
+            parts = [float(part) for part in share.split("/") if re.fullmatch(r"\d*\.?\d+", part)]
+            ratio = parts[0] / parts[1] if len(parts) == 2 and parts[1] else parts[0] if parts else 2
+            percent = ratio * 100 if 0 < ratio <= 1 else 10
             sample = f"TABLESAMPLE ({percent:g} PERCENT)"
             self.instead(f"SAMPLE {share} is {sample} here", token.start, self.last_end, sample)
         if self.sees("PREWHERE"):
             token = self.tokens[self.index]
             self.instead("PREWHERE is WHERE here", token.start, token.end, "WHERE")
             self.tokens[self.index] = replace(token, text="WHERE")
+
+    def _share(self) -> str:
+        """0.1 or 1/10."""
+        share = self.take().text
+        return f"{share}/{self.take().text}" if self.accept_symbol("/") else share
 
     def read_window_clause(self) -> None:
         """Read what other systems have after the stream, as WINDOW TUMBLING (SIZE 1 MINUTE) of ksqlDB."""
@@ -184,15 +193,6 @@ class PeerReader(StatementReader):
         while not self.at_end():
             self.take()
         self.instead(reason.format(kind=self.kind), at, self.last_end)
-
-    def skip_parentheses(self) -> None:
-        """Continue after the parenthesis that closes the next one."""
-        depth = 0
-        while not self.at_end():
-            token = self.take()
-            depth += {"(": 1, ")": -1}.get(token.text, 0) if token.kind == "symbol" else 0
-            if depth == 0:
-                return
 
 
 def _named_as_here(select: Select) -> Select:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from headrace.define.columns import contains_aggregate, is_aggregate, make_column
 from headrace.define.expression.check import Checker, check
 from headrace.define.expression.syntax import Call, Literal, Name, Node, Star, walk
+from headrace.define.expression.terms import quote
 from headrace.define.loosening import fields_read
 from headrace.define.mistakes import FollowUpError, Mistakes, each
 from headrace.define.model import Column, Key, Order, Stream, View, Window
@@ -367,7 +369,7 @@ class ViewBuilder:
             raise self._error(
                 node.at,
                 f"a window is two columns of the answer, so it cannot be selected as '{alias}'",
-                fix="name its bounds: window_start AS …, window_end AS …",
+                **{"fix": "name its bounds: window_start AS …, window_end AS …", **self._bounds(node, alias)},
             )
         with located(self.source, node.at):
             check_name(alias, "column")
@@ -376,6 +378,16 @@ class ViewBuilder:
                 node.at, f"the {bound} of the window is selected as '{self.names[bound]}' and as '{alias}'",
                 fix="keep one",
             )  # fmt: skip
+
+    def _bounds(self, node: Node, alias: str) -> dict[str, Any]:
+        """What to write for `window(at, '1 minute') AS w`, and where."""
+        text, span = self.source.text, node.span or (node.at, node.at)
+        written = re.compile(rf"\s+(?:AS\s+)?[`\"]?{re.escape(alias)}\b[`\"]?", re.IGNORECASE).match(text, span[1])
+        if not node.span or not written:
+            return {}
+        names = [quote(f"{alias}_{bound}") for bound in ("start", "end")]
+        write = f"window_start AS {names[0]}, window_end AS {names[1]}"
+        return {"fix": f"name its bounds: {write}", "write": write, "span": (span[0], written.end())}
 
     def _not_grouped(self, item: Item, expression: Expression) -> DefinitionError:
         field = next((key.name for key in self.keys if item.alias and key.name.lower() == item.alias.lower()), None)

@@ -11,8 +11,9 @@ from headrace.define.mistakes import Mistakes
 from headrace.define.model import Sink, Stream, View
 from headrace.define.rules import located
 from headrace.define.sinks import Written, make_sink, row_scope
+from headrace.define.sql.later import statement_at
 from headrace.define.sql.options import Option, OptionsReader, at_option
-from headrace.define.tokens import Source
+from headrace.define.tokens import Source, Token
 from headrace.errors import DefinitionError
 
 
@@ -57,12 +58,7 @@ class SinkReader(OptionsReader):
         """The sink, up to the end of its statement."""
         name = self.read_declared_name("sink")
         if self.sees("AS") or self.sees("INTO"):
-            raise self.error(
-                self.next.start,
-                f"CREATE SINK {name.text} {self.next.upper} is not available",
-                fix="make a materialized view of the query, then write "
-                f"CREATE SINK {quote(name.text)} FROM view WITH (…)",
-            )
+            raise self._sink_of_query(name)
         self.expect("FROM", f"CREATE SINK {name.text}")
         reads = self.expect_name("a view or a stream")
         clauses: dict[str, int] = {}
@@ -94,6 +90,23 @@ class SinkReader(OptionsReader):
         return SinkStatement(
             self.source, name.start, name.text, reads.text, reads.start, where, tuple(options), format_, encode,
             on_close, tuple(self.mistakes.errors),
+        )  # fmt: skip
+
+    def _sink_of_query(self, name: Token) -> DefinitionError:
+        """CREATE SINK s AS SELECT … WITH (…)."""
+        at, word, start = self.next.start, self.take().upper, self.index
+        while not (self.at_end() or self.sees_options()):
+            self.take()
+        query, rest = self.text_since(start), self.index
+        self.skip_rest()
+        rows = quote(f"{name.text}_rows")
+        written = f"CREATE MATERIALIZED VIEW {rows} AS {query}; "
+        written += f"CREATE SINK {quote(name.text)} FROM {rows} {self.text_since(rest)}"
+        is_query = word == "AS" and rest < self.index
+        return self.error(
+            at, f"CREATE SINK {name.text} {word} is not available: a sink sends the rows of a view or a stream",
+            fix=None if is_query else f"write CREATE SINK {quote(name.text)} FROM view WITH (…)",
+            write=written if is_query else None, span=statement_at(self.source, at),
         )  # fmt: skip
 
     def _sink_format(self) -> tuple[str | None, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from headrace.define.kafka_properties import PREFIX
 from headrace.define.model import KAFKA, Source
 from headrace.define.options import OptionError
 from headrace.define.record import PARTS, header
-from headrace.define.rules import check_idle_timeout, located
+from headrace.define.rules import check_idle_timeout, located, refuse_later_format
+from headrace.define.sql.later import statement_at
 from headrace.define.sql.options import Option, OptionsReader
 from headrace.define.tokens import STRING, escape
 from headrace.errors import DefinitionError, nearest
@@ -23,8 +25,12 @@ FORMAT_OPTIONS = ("format", "value.format", "value_format")
 IDLE_TIMEOUT = ("idle_timeout", "scan.watermark.idle-timeout")  # the second is Flink's name
 KEY_FORMATS = ("key.format", "key_format")
 _TEXT_KEYS = ("raw", "kafka", "text", "none", "string")
+_SINKS = ("print", "blackhole", "jdbc", "elasticsearch-7", "filesystem", "iceberg", "console")
+_GENERATORS = ("datagen", "faker", "rate", "nexmark")
 _STORAGE = (
     "ENGINE",
+    "USING",
+    "ROW",
     "PARTITIONED",
     "PARTITION",
     "ORDER",
@@ -34,6 +40,17 @@ _STORAGE = (
     "TBLPROPERTIES",
     "LOCATION",
 )
+
+
+def _kafka_engine(text: str) -> str | None:
+    """WITH (…) for ENGINE = Kafka of ClickHouse, by its settings or by ENGINE = Kafka('servers', 'topics', …)."""
+    if not re.match(r"ENGINE\s*=\s*Kafka\b", text, re.IGNORECASE):
+        return None
+    settings = (re.search(rf"kafka_{name}\s*=\s*('[^']*')", text) for name in ("broker_list", "topic_list"))
+    texts = [setting[1] for setting in settings if setting] or re.findall(r"'[^']*'", text)
+    servers, topics = [*texts, "'…'", "'…'"][:2]
+    topic = topics.replace(",", ";")
+    return f"WITH (connector = 'kafka', topic = {topic}, properties.bootstrap.servers = {servers})"
 
 
 @dataclass(frozen=True)
@@ -67,16 +84,15 @@ class SourceReader(OptionsReader):
             )  # fmt: skip
         if self.next.upper in _STORAGE:
             at, start = self.next.start, self.index
-            while not self.at_end():
-                self.take()
-            raise self.error(
+            self.skip_rest()
+            written = self.text_since(start)
+            error = self.error(
                 at, f"a stream has no {self.tokens[start].upper}: the log keeps its events by time",
-                fix=f"remove {self.text_since(start)}", write=" ", end=self.tokens[self.index - 1].end,
+                fix=f"remove {written}", write=_kafka_engine(written) or " ", end=self.tokens[self.index - 1].end,
             )  # fmt: skip
-        if self.sees("USING") or self.sees("ROW", "FORMAT"):
-            raise self.error(
-                self.next.start, f"a stream has no {self.next.upper}", fix="write FORMAT TEXT or FORMAT JSON"
-            )
+            if error.write != " ":
+                error.fix = f"write {error.write}"
+            raise error
         word = self._encoding()
         word = (self._options() if self.sees("WITH") else None) or word
         return word or self._encoding()
@@ -97,11 +113,18 @@ class SourceReader(OptionsReader):
         elif not self.accept("FORMAT"):
             return None
         token = self.expect_name("a format")
+        if encodes:
+            self._refuse_later_format(token.text, token.start, kafka=True)
         if encodes and self.sees_symbol("("):
             raise self.error(
                 self.next.start, "a format has no options here", fix="remove the parentheses and what is in them"
             )
         return FormatWord(token.text, token.start)
+
+    def _refuse_later_format(self, text: str, at: int, *, kafka: bool) -> None:
+        """Refuse Avro and the like before the options that they have."""
+        with located(self.source, at):
+            refuse_later_format(text, self.declaring or "", kafka=kafka)
 
     def sees_record(self) -> bool:
         """Whether a part of the Kafka record comes next, after the type of a field."""
@@ -168,6 +191,9 @@ class SourceReader(OptionsReader):
         options = self.read_options()
         by_name = {option.name: option for option in options}
         format_ = next((by_name[name] for name in FORMAT_OPTIONS if name in by_name), None)
+        if format_:
+            kafka = any(name == CONNECTOR or name.startswith("kafka_") for name in by_name)
+            self._refuse_later_format(format_.value, format_.value_span[0], kafka=kafka)
         for name in IDLE_TIMEOUT:
             if name in by_name:
                 self._idle_timeout_ms = self._read_idle_timeout(by_name[name])
@@ -194,16 +220,29 @@ class SourceReader(OptionsReader):
                 name, f"a stream has no option '{name}': it takes events from HTTP and from `headrace send`",
                 fix=f"{fix}, or name a connector, as in connector = 'kafka'",
             )  # fmt: skip
-        if (connector or KAFKA).lower() != KAFKA:
-            raise OptionError(
-                CONNECTOR, f"a stream has no connector '{connector}'", expected="'kafka'",
-                fix="write connector = 'kafka'; without a connector events come by HTTP and from `headrace send`",
-                write="connector = 'kafka'",
-            )  # fmt: skip
+        if connector and connector.lower() != KAFKA:
+            raise self._other_connector(connector, start)
         for name in KEY_FORMATS:
             if values.pop(name, "raw").lower() not in _TEXT_KEYS:
                 raise OptionError(name, "the key of a record is read as text", write=f"'{name}' = 'raw'")
         return make_source(values)
+
+    def _other_connector(self, connector: str, start: int) -> DefinitionError:
+        """'kafak', which is a slip, or a connector of another system, whose options mean nothing here."""
+        is_kafka = connector.lower() == "upsert-kafka" or nearest(connector.lower(), [KAFKA]) is not None
+        fix = "remove WITH (…): events come by HTTP, from `headrace send` or, with connector = 'kafka', from Kafka"
+        if connector.lower() in _SINKS:
+            fix = "remove this definition: CREATE SINK … FROM a view sends its rows; `headrace watch` shows them"
+        elif connector.lower() in _GENERATORS:
+            fix = f"remove WITH (…), and run `headrace generate {self.declaring}`"
+        error = OptionError(
+            CONNECTOR, f"a stream has no connector '{connector}'", expected="'kafka'",
+            fix=None if is_kafka else fix, write="connector = 'kafka'" if is_kafka else None,
+        )  # fmt: skip
+        if not is_kafka:
+            whole = statement_at(self.source, self.tokens[start].start) if connector.lower() in _SINKS else None
+            error.write, error.replaces = " ", whole or self.span_since(start)
+        return error
 
     @contextmanager
     def _at_options(self, options: list[Option]) -> Iterator[None]:
@@ -218,7 +257,7 @@ class SourceReader(OptionsReader):
                 error.write = f"{self.source.text[slice(*option.span)]}, topic = '{self.declaring}'"
             if error.rename:
                 error.write = f"'{error.rename}' = {self.source.text[slice(*option.value_span)]}"
-            error.replaces = option.span if error.write else None
+            error.replaces = error.replaces or (option.span if error.write else None)
             if error.remove:
                 error.write, error.replaces = " ", self._span_with_comma(options, option)
             raise

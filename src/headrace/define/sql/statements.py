@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from headrace.define.expression.terms import quote
 from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
@@ -15,14 +16,37 @@ from headrace.define.sql.select import Select
 from headrace.define.sql.sinks import SinkReader, SinkStatement
 from headrace.define.sql.tables import TableReader
 from headrace.define.sql.views import ViewReader
-from headrace.define.tokens import END, QUOTED, WORD, Source
+from headrace.define.tokens import END, QUOTED, WORD, Source, escape
 from headrace.errors import DefinitionError, Location
 
 _SEND = "send events and rows with `headrace send`, HTTP or Python"
+_QUERIES = "for queries use `headrace ask` or `headrace sql`"
 _OTHER_STATEMENTS = {  # what to do instead
     **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "LOAD"), _SEND),
     **dict.fromkeys(("DROP", "TRUNCATE"), "to drop something, delete its definition"),
     "ALTER": "change its definition, and run `headrace apply`",
+    "SET": "remove it: settings are in headrace.toml",
+    **dict.fromkeys(("SHOW", "DESCRIBE", "DESC", "EXPLAIN", "LIST", "PRINT"), "`headrace status` shows what there is"),
+    **dict.fromkeys(("SUBSCRIBE", "FETCH", "DECLARE"), "`headrace watch VIEW` shows the changes of a view"),
+    **dict.fromkeys(
+        ("USE", "EXECUTE", "BEGIN", "END", "START", "COMMIT", "CACHE", "REFRESH", "OPTIMIZE", "VACUUM", "ANALYZE"),
+        "remove it: definitions need no job, and views are always up to date",
+    ),
+}
+_NO_NAMESPACE = "remove it: a workspace is one folder, and its definitions are read together"
+_CONNECTOR = "write WITH (connector = 'kafka', topic = '…') after the fields of CREATE STREAM"
+_IN_PYTHON = (
+    'functions are in Python files beside the SQL: @hr.udf("text STRING", gives="STRING") before def f(text): …'
+)
+_OTHER_KINDS = {  # what cannot be created, and what to do instead
+    **dict.fromkeys(("FUNCTION", "AGGREGATE"), _IN_PYTHON),
+    **dict.fromkeys(("INDEX", "DEFAULT", "UNIQUE"), "remove it: the rows of a view are found by its keys"),
+    **dict.fromkeys(("DATABASE", "SCHEMA", "CATALOG", "CLUSTER", "ROLE", "USER"), _NO_NAMESPACE),
+    **dict.fromkeys(("CONNECTION", "CONNECTOR"), _CONNECTOR),
+    "SECRET": "remove it: the value 'secret:NAME' of an option is the environment variable NAME",
+    "TYPE": "write the type where it is used, as in address STRUCT<street STRING, city STRING>",
+    "DICTIONARY": "write CREATE TABLE with a PRIMARY KEY; JOIN looks its rows up",
+    "WINDOW": "write CREATE MATERIALIZED VIEW, and window(at, '1 minute') in GROUP BY",
 }
 _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GLOBAL", "PRIVATE")  # before TABLE, VIEW
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
@@ -102,16 +126,22 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         self.creates, self.may_have_window = None, False
         if self.sees("INSERT", "INTO"):
             self._view_of_insert()
+        if self.sees("SELECT") or self.sees("WITH"):
+            raise self._unnamed_query()
         if not self.accept("CREATE"):
             raise self.error(
                 start.start,
                 "a definition file contains only CREATE STREAM, TABLE, MATERIALIZED VIEW, VIEW, SINK and ALERT",
                 found=start.describe(),
-                fix=_OTHER_STATEMENTS.get(start.upper, "for queries use `headrace ask` or `headrace sql`"),
+                fix=_OTHER_STATEMENTS.get(start.upper, _QUERIES),
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
         definition: Statement
+        if (self.sees("SOURCE") and self.ahead(1).upper in ("STREAM", "TABLE", "CONNECTOR")) or (
+            self.sees("SINK") and self.ahead(1).upper == "CONNECTOR"
+        ):  # of ksqlDB
+            self.take()
         if self.accept("STREAM") or self.accept("STREAMING", "TABLE") or self.accept("SOURCE"):
             definition = self.stream_or_derived(self.tokens[self.index - 1])
         elif self.accept("MATERIALIZED", "VIEW"):
@@ -156,6 +186,14 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         if not (self.sees("TABLE") or self.sees("VIEW")):
             raise self._unknown_statement()
         token = self.take()
+        if self.ahead(1).upper == "USING":
+            name = self.next.text
+            self.skip_rest()
+            raise self.error(
+                token.start, "a view has no USING: what is read from outside is a stream",
+                fix=f"write CREATE STREAM {quote(name)} (value STRING) WITH (connector = 'kafka', "
+                f"topic = {escape(name)}, format = 'text'), with the name of the topic; `headrace send` loads files",
+            )  # fmt: skip
         reasons = {
             "TABLE": "CREATE TABLE … AS SELECT is CREATE MATERIALIZED VIEW here",
             "VIEW": "a definition is not temporary: CREATE MATERIALIZED VIEW reads streams, CREATE VIEW reads views",
@@ -166,4 +204,17 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
     def _unknown_statement(self) -> DefinitionError:
         error = self.unexpected("STREAM, TABLE, MATERIALIZED VIEW, VIEW, SINK or ALERT")
         error.message = "this cannot be created" if error.message == "syntax error" else error.message
+        if self.next.upper in _OTHER_KINDS:
+            error.fix, error.write = _OTHER_KINDS[self.next.upper], None
+            self.skip_rest()
         return error
+
+    def _unnamed_query(self) -> DefinitionError:
+        """SELECT …, which other systems run until it is stopped."""
+        start = self.next.start
+        self.skip_rest()
+        query = " ".join(self.source.text[start : self.last_end].split())
+        return self.error(
+            start, f"a query has no name, and a definition file contains definitions: {_QUERIES}",
+            write=f"CREATE MATERIALIZED VIEW results AS {query}", end=self.last_end,
+        )  # fmt: skip

@@ -69,7 +69,13 @@ class StreamReader(UniqueReader):
         kind = "stream" if self._primary_key is None else "table"
         name = self.read_declared_name(kind)
         format_before = self.read_format()
-        self.expect_symbol("(", f"CREATE {kind.upper()} {name.text}")
+        if not self.sees_symbol("("):
+            raise self.error(
+                self.next.start, f"{kind} '{name.text}' has no fields", found=self.next.describe(),
+                expected=f"CREATE {kind.upper()} {quote(name.text)} (page STRING, …)",
+                fix="declare the fields of the events; WITH (connector = 'kafka', topic = '…') follows them",
+            )  # fmt: skip
+        self.take()
         fields, watermark = self._fields(f"{kind} '{name.text}'", closing=")")
         format_after, event_time, patience_ms, source_is_known = None, None, 0, False
         with self.mistakes.collect():
@@ -194,6 +200,13 @@ class StreamReader(UniqueReader):
                 raise self.error(
                     at, "DEFAULT is not supported", fix=f"remove it, and write {coalesce} where it is used",
                     write=" ", end=self.tokens[self.index - 1].end,
+                )  # fmt: skip
+            elif self.sees("CODEC") and self.ahead(1).text == "(":  # of ClickHouse
+                at = self.take().start
+                self.skip_parentheses()
+                raise self.error(
+                    at, "a field has no CODEC: the log is compressed", fix="remove it", write=" ",
+                    end=self.tokens[self.index - 1].end,
                 )  # fmt: skip
             elif self.accept("COMMENT"):
                 self.read_comment()

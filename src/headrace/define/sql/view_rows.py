@@ -77,7 +77,8 @@ def _refuse_rows(select: Select, scope: RowScope, instead: str) -> None:
                 check(select.source, item.node, scope)
     except DefinitionError:
         return  # perhaps a misspelled aggregate: reported below
-    if re.match(r"CREATE\s+TABLE", select.source.text[select.peer.start :], re.IGNORECASE):
+    is_table = re.match(r"CREATE\s+TABLE", select.source.text[select.peer.start :], re.IGNORECASE)
+    if is_table:
         message = f"CREATE TABLE {select.name} AS SELECT has neither a PRIMARY KEY nor an aggregate"
         fix = f"write CREATE TABLE {quote(select.name)} PRIMARY KEY (…) AS SELECT … for the latest row of each key, "
         fix += f"or CREATE {instead} {quote(select.name)} AS SELECT … for all rows"
@@ -85,9 +86,11 @@ def _refuse_rows(select: Select, scope: RowScope, instead: str) -> None:
         what = "its rows are events one by one: a stream" if instead == "STREAM" else "its rows are those of the table"
         message = f"view '{select.name}' has no aggregate, so that {what}"
         fix = f"write CREATE {instead} {quote(select.name)} AS SELECT …, or add an aggregate: count(*) AS hits"
-    error = select.source.error(select.at, message, fix=fix)
     written = rewrite(select.source, select.peer, [])
     head = re.match(r"CREATE(\s+OR\s+\w+)?\s+MATERIALIZED\s+VIEW", written, re.IGNORECASE)
+    if head and not is_table:
+        fix = f"write CREATE {instead}{written[head.end() :]}, or add an aggregate: count(*) AS hits"
+    error = select.source.error(select.at, message, fix=fix)
     if head:
         error.write = f"CREATE {instead}{written[head.end() :]}"
         error.replaces = (select.peer.start, select.peer.end)

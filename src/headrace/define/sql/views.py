@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from headrace.define.columns import contains_aggregate
 from headrace.define.durations import SECOND_MS
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.expression.syntax import Logic, Node, Star
 from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit, read_order
 from headrace.define.sql.from_clause import FromReader
+from headrace.define.sql.later import instead_of_numbers
 from headrace.define.sql.select import Item, Select
 from headrace.errors import DefinitionError
 
@@ -53,8 +56,8 @@ class ViewReader(FromReader):
         groups_at = self.last_end
         having = self.expression() if self.accept("HAVING") else None
         order = read_order(self) if self.accept("ORDER", "BY") else []
-        limit = read_limit(self) if self.accept("LIMIT") else self.read_fetch()
-        self._refuse_clauses()
+        limit = self._limit()
+        self._refuse_clauses(numbers=not (groups or all_keys or any(contains_aggregate(item.node) for item in items)))
         self.read_no_data()
         self.read_emit()
         peer = replace(
@@ -67,6 +70,23 @@ class ViewReader(FromReader):
             tuple(groups), self.table_window, tuple(self.mistakes.errors), peer, where_spans,
             having=having, order=tuple(order), limit=limit, all_keys=all_keys, queries=queries,
         )  # fmt: skip
+
+    def _limit(self) -> int | None:
+        """LIMIT 10; LIMIT 3 BY k of ClickHouse is refused."""
+        start = self.index
+        if not self.accept("LIMIT"):
+            return self.read_fetch()
+        limit = read_limit(self)
+        if not self.accept("BY"):
+            return limit
+        keys = self.index
+        while not (self.at_end() or self.next.upper in _NOT_IN_VIEWS):
+            self.take()
+        ordered = re.search(r"(?is)\bORDER\s+BY\s+(.+?)\s*$", self.source.text[: self.tokens[start].start])
+        order = f" ORDER BY {ordered[1]}" if ordered else ""
+        number = f"row_number() OVER (PARTITION BY {self.text_since(keys)}{order})"
+        self._refuse_qualify(start, "LIMIT … BY", f"QUALIFY {number} <= {limit}")
+        return None
 
     def _schedule(self) -> int:
         at = self.next.start
@@ -107,7 +127,7 @@ class ViewReader(FromReader):
         groups = [self._group()]
         while self.accept_symbol(","):
             groups.append(self._group())
-        if self.sees("WITH") and self.ahead(1).upper in _SETS:
+        if self.sees("WITH") and self.ahead(1).upper in (*_SETS, "TOTALS"):
             at = self.index
             self.take()
             words = f"WITH {self.take().upper}"
@@ -135,7 +155,8 @@ class ViewReader(FromReader):
             span=None if write is None else self.span_since(at),
         )
 
-    def _refuse_clauses(self) -> None:
+    def _refuse_clauses(self, *, numbers: bool) -> None:
+        """Refuse clauses that views do not have; `numbers`: its rows would be events, which QUALIFY numbers."""
         while self.next.upper in _NOT_IN_VIEWS:
             word, at = self.next.upper, self.next.start
             clause = "SORT BY" if word == "SORT" else word
@@ -143,17 +164,19 @@ class ViewReader(FromReader):
             self.take()
             while not self.at_end() and (word in _SECOND_QUERY or self.next.upper not in _NOT_IN_VIEWS):
                 self.take()
+            if word == "QUALIFY" and numbers:
+                raise instead_of_numbers(self.source, at, "QUALIFY ROW_NUMBER")
             if word == "QUALIFY":
-                self._refuse_qualify(start)
+                self._refuse_qualify(start, "QUALIFY", self.text_since(start))
             else:
                 self.refuse(at, f"{clause} is not supported in a view", _NOT_IN_VIEWS[word])
 
-    def _refuse_qualify(self, start: int) -> None:
+    def _refuse_qualify(self, start: int, clause: str, condition: str) -> None:
         view = quote(f"{self.declaring}_qualified")
-        condition = self.text_since(start).replace("`", '"')
+        condition = condition.replace("`", '"')
         write = f"; CREATE VIEW {view} AS SELECT * FROM {duckdb_name(self.declaring or '')} {condition}"
         error = self.error(
-            self.tokens[start].start, "QUALIFY is not supported in a materialized view: its rows are not numbered",
+            self.tokens[start].start, f"{clause} is not supported in a materialized view: its rows are not numbered",
             fix=f"write it in a view over this one{write}", write=write, span=self.span_since(start),
         )  # fmt: skip
         self.mistakes.errors.append(error)
