@@ -17,7 +17,17 @@ from rich.text import Text
 
 from headrace.cli.keys import look_up, refuse_beside_keys
 from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, freshness, key_cell, plain_cell, plural, print_json, view_state
+from headrace.cli.output import (
+    cell,
+    console,
+    freshness,
+    key_cell,
+    plain_cell,
+    plural,
+    print_json,
+    version_of,
+    view_state,
+)
 from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
@@ -250,7 +260,6 @@ def _bound(answer: Answer, name: str, at: int) -> str:
 
 def footer(answer: Answer) -> list[str]:
     """The metadata of the answer: version, commits, freshness, settled rows, error bounds."""
-    commits = ", ".join(f"{stream} commit {number:,}" for stream, number in answer.commits.items())
     newest = f", newest event {answer.newest_event:%Y-%m-%d %H:%M:%S} UTC" if answer.newest_event else ""
     fresh = freshness(answer.freshness_ms, answer.freshness_reason)
     settled_index = [name for name, _ in answer.columns].index("settled") if _has_settled(answer) else None
@@ -259,7 +268,7 @@ def footer(answer: Answer) -> list[str]:
         return _footer_of_parts(answer, answer.parts, fresh, settled_rows if settled_index is not None else None)
     on_time = sum(answer.events.values()) - answer.corrections
     lines = [
-        f"version {answer.version} · as of {commits}{newest} · freshness: {fresh}",
+        f"{version_of(answer.view, answer.version, answer.commits)}{newest} · freshness: {fresh}",
         plural(len(answer.values), "row")
         + (
             f": {settled_rows:,} settled, {len(answer.values) - settled_rows:,} provisional"

@@ -49,15 +49,21 @@ def print_json(content: Any) -> None:
 
 def view_state(name: str, state: Mapping[str, Any]) -> list[str]:
     """What an answer says of one of the views that it was computed from."""
-    commits = ", ".join(f"{stream} commit {number:,}" for stream, number in state["commits"].items())
     fresh = freshness(state["freshness_ms"], state["freshness_reason"])
-    lines = [f"{name}: version {state['version']} · as of {commits} · freshness: {fresh}"]
+    lines = [f"{name}: {version_of(name, state['version'], state['commits'])} · freshness: {fresh}"]
     lines += [f"{name}.{column}: {error}" for column, error in state["approximate"].items()]
     lines += [
         f"{name}.{column} is NULL in {plural(error['rows'], 'row')}: {error['reason']}"
         for column, error in state["errors"].items()
     ]
     return [*lines, f"{name} is stalled: {state['stalled']}"] if state["stalled"] else lines
+
+
+def version_of(name: str, version: int, commits: Mapping[str, int]) -> str:
+    """The version of a view and its commits; the version of a table, of which it is the log, is its last commit."""
+    if name in commits:
+        return f"version {commits[name]:,}"
+    return f"version {version} · as of {', '.join(f'{stream} commit {number:,}' for stream, number in commits.items())}"
 
 
 def record_table(

@@ -46,7 +46,7 @@ def _cells(version: VersionStatus) -> dict[str, str]:
         "since": version.since.replace("T", " ")[:19],
         "horizon": count(version.horizon),
         "commits": count(version.built_to if version.state in ("registered", "building") else version.applied_to),
-        "rows": count(rows if version.has_rows else None),
+        "stored rows": count(rows if version.has_rows else None),
         "batch events": count(version.batch_events if version.has_rows else None),
         "speed events": count(version.speed_events if version.has_rows else None),
         "definition": version.fingerprint,
