@@ -16,6 +16,7 @@ from headrace.alert.watch import Watch
 from headrace.define.alerts import OPTIONS
 from headrace.define.model import Alert, Sink
 from headrace.errors import HeadraceError
+from headrace.secrets import without_passwords
 from headrace.sink.base import SinkBatch, SinkChange
 from headrace.sink.http import open_poster
 from headrace.sink.opening import open_writer
@@ -77,7 +78,9 @@ class Delivery:
         except Exception as error:
             self._failures += 1
             self._close()
-            text = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+            text = without_passwords(
+                str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
+            )
             if self.error != text:
                 log.warning("a notice was not delivered", alert=self._watch.alert.name, error=text)
             self.error = text

@@ -19,6 +19,7 @@ from headrace.client.http import ConnectError, Http, Reply
 from headrace.client.server_events import EVENT_STREAM, ServerEvents
 from headrace.client.wire import read_error
 from headrace.errors import HeadraceError, NotReadyError, OverloadError, StartingError, UnavailableError, UsageError
+from headrace.secrets import host_only
 from headrace.spark.jobs import Job, Progress
 from headrace.workspace.holder import live_holder
 
@@ -235,13 +236,15 @@ def _check_url(url: str) -> str:
             reason = "it names no host"
         elif not url.isprintable() or " " in url:
             reason = "it has spaces or control characters"
+        elif parts.username is not None or parts.query or parts.fragment:
+            reason = "it has a user, a query or a fragment; the token is given apart from it"
         elif parts.port != 0:
             return url
         else:
             reason = "port 0 cannot be connected to"
-    except ValueError as error:
-        reason = str(error)
-    raise UsageError(f"'{url}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")
+    except ValueError:  # its text would repeat a part of the URL
+        reason = "its port or its brackets are not valid"
+    raise UsageError(f"'{host_only(url)}' is not a URL of a server: {reason}", expected="such as http://127.0.0.1:8090")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -253,10 +253,19 @@ def _number(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_http_url(value):
         raise ValueError(value)
     return value
+
+
+def is_http_url(value: str) -> bool:
+    """Whether a text is an http or https URL that a request can be sent to."""
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or brackets are not closed
+        return False
+    return known and value.isascii() and value.isprintable() and " " not in value
 
 
 def _folder(value: str) -> str:
@@ -278,6 +287,6 @@ _EXPECTED = {
     "boolean": "true or false",
     "duration": "a duration such as '30 seconds'",
     "number": "a whole number from 1 on",
-    "url": "a URL such as https://example.com/hook",
+    "url": "a URL such as https://example.com/hook, in ASCII, without spaces",
     "folder": "a folder of this machine, below the workspace without '..' or absolute; object storage comes later",
 }

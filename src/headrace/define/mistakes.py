@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from headrace.errors import DefinitionError, DefinitionErrors, Location
-from headrace.secrets import without_secret_options
+from headrace.secrets import without_passwords, without_secret_options
 
 EXCERPT_WIDTH = 100  # characters of a line that are shown around a mistake
 
@@ -67,6 +67,7 @@ def quote_lines(error: DefinitionError, texts: Mapping[str, str]) -> DefinitionE
     """The error, whose mistakes have the lines of these files; Python shows them below the message."""
     notes = []
     for one in each(error):
+        one.message, one.found = without_passwords(one.message), one.found and without_passwords(one.found)
         if one.where and one.where.excerpt is None and one.where.file in texts:
             one.where = replace(one.where, excerpt=_excerpt(texts[one.where.file], one.where))
         if one.excerpt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.aggregate import Aggregate
@@ -60,7 +60,7 @@ class Source:
     """Where the events of a stream come from, other than from HTTP and files. Secrets in it are references."""
 
     connector: str
-    options: Options = ()
+    options: Options = field(default=(), repr=False)  # it may hold secrets
 
     def get(self, name: str) -> str | None:
         """The value of an option; None if it is not given."""
@@ -313,7 +313,7 @@ class Sink:
     name: str
     source: str  # the name of a view or a stream
     connector: str
-    options: Options = ()
+    options: Options = field(default=(), repr=False)  # it may hold secrets
     where: Expression | None = None  # over the columns of a row
     mode: Mode = "update"
     on_close: bool = False  # rows of windows only when these are settled
@@ -334,7 +334,7 @@ class Alert:
     where: Expression | None = None  # over the columns of a row; None: an alert for absence
     for_ms: int = 0  # how long the condition must hold before the alert fires
     absent_ms: int | None = None  # it fires when nothing came for so long
-    options: Options = ()
+    options: Options = field(default=(), repr=False)  # it may hold secrets
     on_close: bool = False  # it looks at rows of windows only when these are settled
 
     def get(self, name: str) -> str | None:

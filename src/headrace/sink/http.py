@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from headrace.define.connectors import HTTP, value_of
+from headrace.define.connectors import HTTP, is_http_url, value_of
 from headrace.define.durations import parse_duration
 from headrace.define.model import Sink
 from headrace.faults import fault_point
-from headrace.secrets import reveal, without_passwords
+from headrace.secrets import host_only, is_secret, is_sensitive, parts_of_url, reveal, without_secrets
 from headrace.sink.base import DestinationError, SinkBatch
 from headrace.sink.rows import json_lines
 
@@ -68,22 +68,40 @@ def open_poster(sink: Sink, owner: str, allowed: str = "") -> Poster:
     `allowed` are the hosts that the setting `http_allow` names; if it is empty, every address may be reached.
     """
     timeout_s = parse_duration(value_of(sink.options, HTTP, "timeout")) / 1000
-    headers = {
-        name.removeprefix("header."): reveal(value) for name, value in sink.options if name.startswith("header.")
-    }
-    token = sink.get("token")
-    if token is not None:
-        headers["authorization"] = f"Bearer {reveal(token)}"
     url = reveal(sink.get("url") or "")
+    if not is_http_url(url):
+        raise DestinationError(
+            f"{owner}: the URL is not one", expected="such as https://example.com, in ASCII, without spaces"
+        )
     _check_allowed(owner, url, allowed)
+    headers, secrets = _headers(sink, owner)
     return Poster(
         owner,
         url,
         headers,
         timeout_s,
+        secrets=(*secrets, *parts_of_url(url)),
         ca_file=sink.get("tls.ca"),
         verify=value_of(sink.options, HTTP, "tls.verify") == "true",
     )
+
+
+def _headers(sink: Sink, owner: str) -> tuple[Mapping[str, str], list[str]]:
+    """The headers of each request, and the secrets among their values."""
+    headers, secrets = {}, []
+    for option, value in sink.options:
+        if option != "token" and not option.startswith("header."):
+            continue
+        text, name = reveal(value), "authorization" if option == "token" else option.removeprefix("header.")
+        if not (text.isascii() and text.isprintable()):  # http.client's error would repeat it
+            raise DestinationError(
+                f"{owner}: the value of '{option}' cannot be a header",
+                expected="printable characters of ASCII, no line breaks",
+            )
+        headers[name] = f"Bearer {text}" if option == "token" else text
+        if text and (is_secret(value) or is_sensitive(option)):
+            secrets.append(text)
+    return headers, secrets
 
 
 def _check_allowed(owner: str, url: str, allowed: str) -> None:
@@ -110,13 +128,13 @@ class Poster:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
         *,
+        secrets: Sequence[str] = (),
         ca_file: str | None = None,
         verify: bool = True,
     ) -> None:
         self._owner = owner
         self._url = urlsplit(url)
-        if self._url.scheme not in ("http", "https") or not self._url.hostname:
-            raise DestinationError(f"{owner}: the URL is not one", expected="https://host/path")
+        self._secrets = secrets  # what an answer may repeat, and no message shows
         self._headers = {"content-type": "application/json", "user-agent": "headrace", **(headers or {})}
         self._timeout_s = timeout_s
         self._tls = self._make_tls(ca_file, verify) if self._url.scheme == "https" else None
@@ -137,7 +155,7 @@ class Poster:
             busy.retry_after_s = _retry_after(reply_headers.get("retry-after"))
             raise busy
         if 300 <= status < 400:
-            place = without_passwords(reply_headers.get("location", "?"))
+            place = host_only(reply_headers.get("location", "?"))
             raise RefusedError(message, fix=f"write the URL that it redirects to, at {place}")
         raise RefusedError(message, fix="change the sink or the server; it is tried again from time to time")
 
@@ -168,7 +186,7 @@ class Poster:
         lower = {name.lower(): value for name, value in response.getheaders()}
         if response.will_close or not response.isclosed():
             self.close()
-        return response.status, lower, _shorten(response, content)
+        return response.status, lower, self._shorten(response, content)
 
     def _connect(self) -> HTTPConnection:
         host, port = self._url.hostname or "", self._url.port
@@ -189,9 +207,16 @@ class Poster:
             context.verify_mode = ssl.CERT_NONE
         return context
 
+    def _shorten(self, response: HTTPResponse, content: bytes) -> str:
+        """The first characters of the server's answer, in one line, without secrets; nothing of a page of HTML."""
+        kind = response.getheader("content-type", "").lower()
+        text = "" if "html" in kind else " ".join(content[: 40 * SHOWN_REPLY].decode("utf-8", "replace").split())
+        text = without_secrets(text, self._secrets)
+        return text if len(text) <= SHOWN_REPLY else f"{text[:SHOWN_REPLY]}…"
+
     @property
     def _shown_url(self) -> str:
-        return without_passwords(self._url._replace(query="", fragment="").geturl())
+        return host_only(self._url.geturl())
 
     def _unreachable(self, error: Exception) -> DestinationError:
         if isinstance(error, TimeoutError):
@@ -199,7 +224,8 @@ class Poster:
         elif isinstance(error, ssl.SSLCertVerificationError):
             reason = f"its certificate is not trusted ({error.verify_message})"
         else:
-            reason = without_passwords(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+            text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            reason = without_secrets(text, self._secrets)
         return DestinationError(f"{self._owner}: {self._shown_url} cannot be reached: {reason}")
 
 
@@ -215,10 +241,3 @@ def _retry_after(value: str | None) -> float | None:
         except (ValueError, TypeError):
             return None
     return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_S)
-
-
-def _shorten(response: HTTPResponse, content: bytes) -> str:
-    """The first characters of the server's answer, in one line; nothing of a page of HTML."""
-    kind = response.getheader("content-type", "").lower()
-    text = "" if "html" in kind else " ".join(content[: 4 * SHOWN_REPLY].decode("utf-8", "replace").split())
-    return without_passwords(text if len(text) <= SHOWN_REPLY else f"{text[:SHOWN_REPLY]}…")

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headrace.secrets import HIDDEN, is_secret, is_sensitive, reveal, without_passwords
+from headrace.secrets import is_secret, is_sensitive, reveal, without_secrets
 from headrace.sink.base import DestinationError
 from headrace.transport.kafka.client import FORBIDDEN, MISSING, REFUSED, SERVERS
 
@@ -206,6 +206,4 @@ class Client:
 
     def _clean(self, text: str) -> str:
         """A message of librdkafka on one line, without secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return without_passwords(" ".join(text.split())).rstrip(".")
+        return without_secrets(" ".join(text.split()), self._secrets).rstrip(".")

@@ -7,6 +7,7 @@ connection whether the last COMMIT took effect.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -321,11 +322,13 @@ class PostgresWriter:
         url = reveal(target.url)
         try:
             parts = conninfo_to_dict(url)
+            if not re.fullmatch(r"[\d,]*", str(parts.get("port") or "")):
+                raise psycopg.Error  # of a password with a /, libpq takes the beginning for the port
         except psycopg.Error:  # its text would repeat the URL
             raise DestinationError(
                 f"sink '{target.sink}': the option 'url' is not the address of a database",
                 found=shown("url", target.url) if url != target.url else None,
-                expected="postgresql://user:password@host:5432/database",
+                expected="postgresql://user:password@host:5432/database, with %2F for / in a password",
             ) from None
         if target.password is not None:
             options["password"] = reveal(target.password)

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -233,6 +234,42 @@ def test_secrets_are_sent_and_never_shown(
     assert "hunter2" not in bench.store.kept("sink")["k"]
     assert "hunter2" not in str(bench.state())
     assert "hunter2" not in "".join(capfd.readouterr())
+
+
+def test_an_answer_that_repeats_secrets(bench: Bench, receiver: Receiver) -> None:
+    url = f"http://user1@{urlsplit(receiver.url).netloc}/path1?q=query1"
+    receiver.reply = lambda count: (400, {}, b"cannot POST /path1?q=query1 (query1) for user1 with Bearer token1, key1")
+    more = "token = 'token1', 'header.x-key' = 'key1'"
+    bench.run(http(receiver, more=more).replace(receiver.url, url))
+    bench.commit(("a", 0))
+    assert "answered 400: cannot POST *** (***) for *** with Bearer ***, ***;" in bench.wait_stalled()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://u:pass1/x", "http://127.0.0.1/a b/pass1", "http://h/ü/pass1", "h.example/pass1"]
+)
+def test_a_url_of_the_environment_that_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("HOOK", url)
+    bench.run("CREATE SINK k FROM v WITH (connector = 'http', url = 'secret:HOOK');")
+    bench.commit(("a", 0))
+    assert bench.wait_stalled().startswith("sink 'k': the URL is not one; expected such as https://")
+
+
+def test_a_secret_that_cannot_be_a_header(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", "hunter2\n")
+    bench.run(http(receiver, more="token = 'secret:HOOK_TOKEN'"))
+    bench.commit(("a", 0))
+    reason = bench.wait_stalled()
+    assert "the value of 'token' cannot be a header" in reason
+    assert "hunter2" not in reason
+
+
+def test_an_address_of_a_database_with_a_slash_in_its_password(bench: Bench) -> None:
+    bench.run("CREATE SINK k FROM v WITH (connector = 'postgres', url = 'postgresql://me:hunter/2@h/db', table = 't');")
+    bench.commit(("a", 0))
+    reason = bench.wait_stalled()
+    assert "the option 'url' is not the address of a database" in reason
+    assert "hunter" not in reason
 
 
 def test_a_missing_secret_stalls_the_sink(bench: Bench, receiver: Receiver) -> None:
