@@ -140,8 +140,8 @@ def parts_of_url(url: str) -> Iterator[str]:
     parts = urlsplit(url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     values = (value for _, value in parse_qsl(parts.query, separator="&"))
-    found = (path, parts.path, parts.query, *parts.path.split("/"), *values, parts.username, parts.password)
-    for part in filter(None, found):
+    pieces = (path, parts.path, parts.query, *parts.path.split("/"), *values, parts.username, parts.password)
+    for part in filter(None, pieces):
         yield from {each for each in (part, unquote(part)) if len(each) >= _SHORTEST}
 
 
