@@ -27,7 +27,7 @@ from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.serve.streams import Fresh
 from headrace.spark.jobs import Job
-from headrace.store.base import Store
+from headrace.store.base import Store, StoreReader
 from headrace.store.version import Version
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class LakeQuestions:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreReader,
         lake: Callable[[str], Lake],
         spark: Callable[[], SparkSession],
         freshness: Freshness,

@@ -15,7 +15,7 @@ from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.pins import pin_column
 from headrace.lake.schema import table_schema
 from headrace.lake.table import LakeState, LakeTable
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.transport.journal.reader import CHUNK_BYTES
 from headrace.transport.position import Position
 
@@ -62,10 +62,10 @@ def _rows(at: LakeState, first: int, end: int) -> pa.Table:
         "page": _texts("/p/", rng.integers(0, PAGES, count)),
         "status": pa.array(rng.choice(np.array([200, 304, 404, 500], np.int32), count, p=[0.9, 0.05, 0.04, 0.01])),
         "bytes": pa.array(rng.integers(100, 100_000, count)),
-        "at": pa.array(event_us).cast(UTC_US),
+        "at": pa.array(event_us).cast(utc_us()),
     }
-    now = pa.repeat(pa.scalar(_event_us(end - 1), pa.int64()).cast(UTC_US), count)
-    newest = pa.repeat(pa.scalar(at.newest_us, pa.int64()).cast(UTC_US), count)
+    now = pa.repeat(pa.scalar(_event_us(end - 1), pa.int64()).cast(utc_us()), count)
+    newest = pa.repeat(pa.scalar(at.newest_us, pa.int64()).cast(utc_us()), count)
     columns = {
         "_commit": pa.repeat(at.next_commit, count),
         "_committed_at": now,
@@ -89,7 +89,7 @@ def _json(fields: dict[str, pa.Array]) -> pa.Array:
     parts: list[object] = []
     quote_before = ""
     for name, values in fields.items():
-        if values.type == UTC_US:
+        if values.type == utc_us():
             values = values.cast(pa.timestamp("us"))  # converting times with a zone to text is twenty times slower
         quote = "" if pa.types.is_integer(values.type) else '"'
         before = f'{quote_before}{"," if parts else "{"}"{name}":{quote}'

@@ -20,7 +20,7 @@ from headrace.lake.pins import pin_column
 from headrace.lake.schema import DEAD, table_schema
 from headrace.lake.table import LakeTable
 from headrace.lake.upkeep import Upkeep
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.transport.journal.journal import Journal
 from headrace.transport.position import Position
 
@@ -36,8 +36,8 @@ SCANS = 7
 def event_rows(stream: Stream, commit: int, first: int, count: int) -> pa.Table:
     """Rows of one commit as the append writes them; each has its number as position, and in each column."""
     numbers = np.arange(first, first + count, dtype=np.int64)
-    times = pa.array(numbers * 1_000_000).cast(UTC_US)
-    constant = pa.repeat(pa.scalar(first, pa.int64()).cast(UTC_US), count)
+    times = pa.array(numbers * 1_000_000).cast(utc_us())
+    constant = pa.repeat(pa.scalar(first, pa.int64()).cast(utc_us()), count)
     columns: dict[str, pa.Array] = {
         "_commit": pa.repeat(commit, count),
         "_committed_at": constant,
@@ -50,7 +50,7 @@ def event_rows(stream: Stream, commit: int, first: int, count: int) -> pa.Table:
     columns["_tables"] = pin_column({}, count)
     for field in table_schema(stream):
         if field.name not in columns and field.name != DEAD:
-            columns[field.name] = times if field.type == UTC_US else pa.array(numbers).cast(field.type)
+            columns[field.name] = times if field.type == utc_us() else pa.array(numbers).cast(field.type)
     return pa.table(columns)
 
 

@@ -18,7 +18,7 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.lake.table import LakeTable
-    from headrace.store.base import Store
+    from headrace.store.base import StoreReader
     from headrace.store.version import Version
 
 
@@ -31,9 +31,9 @@ class Folder:
         self._damage: CorruptionError | None = None  # of the store
 
     @cached_property
-    def store(self) -> Store | None:
+    def store(self) -> StoreReader | None:
         """The store, opened on first use: a sender must not keep a server that starts from opening it."""
-        from headrace.store.opening import open_to_read  # only commands that use it load it
+        from headrace.store.reading import open_to_read  # only commands that use it load it
 
         try:
             return open_to_read(self.workspace)
@@ -57,14 +57,14 @@ class Folder:
         if store is not None:
             store.close()
 
-    def store_of(self, view: str) -> Store:
+    def store_of(self, view: str) -> StoreReader:
         """The store, if it can answer for a view."""
         refuse_logical(self.catalog.logical, view, "rows, versions or events of its own")
         if view not in self.catalog.views:
             raise self.unknown_view(view)
         return self.need_store(f"view '{view}' has never been computed")
 
-    def need_store(self, otherwise: str) -> Store:
+    def need_store(self, otherwise: str) -> StoreReader:
         """The store; without one, an error with this message."""
         store = self.store
         if self._damage is not None:

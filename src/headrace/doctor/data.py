@@ -19,7 +19,8 @@ from headrace.lake.health import check_contents, check_files, check_footers, che
 from headrace.lake.table import LakeTable
 from headrace.maintain.slices import damaged_slices
 from headrace.names import shell
-from headrace.store.opening import check_batch_tables, open_to_read, store_format
+from headrace.store.opening import check_batch_tables, store_format, table_faults
+from headrace.store.reading import open_to_read
 from headrace.transport.opening import check_transport
 from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder
@@ -208,7 +209,6 @@ def _table_faults(workspace: Workspace) -> list[str]:
         return []
     try:
         with store.snapshot() as snapshot:
-            versions = snapshot.versions()
-        return [fault for version in versions for fault in store.faults_of(version)]
+            return table_faults(workspace, snapshot.versions())
     finally:
         store.close()

@@ -27,7 +27,7 @@ from headrace.lake.schema import COMMIT, POSITION, TABLES
 from headrace.lake.table import LakeTable
 from headrace.maintain.maps import give_outcomes
 from headrace.maintain.own import give_function
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.parse.time_patterns import register
 from headrace.types import TIMESTAMP, Type, arrow_type
 
@@ -50,7 +50,7 @@ class Derivation:
         self.schema = pa.schema(
             [
                 *((name, pa.int64()) for name in (COMMIT, POSITION)),
-                (ARRIVED, UTC_US),
+                (ARRIVED, utc_us()),
                 *([(ROW, pa.int64())] if self._relation.repeats else []),
                 *((name, arrow_type(of)) for name, of in self._relation.fields),
             ]

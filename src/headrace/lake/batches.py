@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
+from headrace.arrow import pa, pc, pq
 from headrace.lake.schema import POSITION
 
 MOST_ROWS = 8192

@@ -6,11 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
+from headrace.arrow import np, pa, pc, pq
 from headrace.lake.files import LakeFile
 from headrace.lake.pins import Pins
 from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, TABLES

@@ -11,10 +11,7 @@ from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headrace.arrow import np, pa, pq
 from headrace.errors import CorruptionError
 from headrace.faults import fault_point
 from headrace.lake.batches import batches
@@ -22,7 +19,7 @@ from headrace.lake.file import LakeFileWriter, NewFile
 from headrace.lake.files import LakeFile
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION
 from headrace.lake.table import LakeTable
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 
 TARGET_BYTES = 128 << 20  # of Parquet in one file
 GATHER = 8  # neighbours of one level that make a file of the next
@@ -92,7 +89,7 @@ class Compaction:
     def _write(self, group: Sequence[LakeFile], stopping: Callable[[], bool]) -> NewFile | None:
         """A file with the rows of the group, by commit; None if it is time to stop."""
         schema = pq.read_schema(self._path(group[0]))
-        times = [field.name for field in schema if field.type == UTC_US and not field.name.startswith("_")]
+        times = [field.name for field in schema if field.type == utc_us() and not field.name.startswith("_")]
         writer = LakeFileWriter(
             self._table.storage,
             group[0].first_commit,

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from headrace.arrow import pa, pc, pq
 from headrace.lake.health import footer_crc
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, NEWEST, POSITION, TABLES, VALUE
 from headrace.lake.storage import Storage
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 
 REPEATS = 4  # of a value, on average, from which a dictionary of the values saves space
 LOG_STATISTICS = (COMMIT, POSITION)  # columns whose smallest and largest value are in the log
@@ -112,7 +110,7 @@ def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
     This takes half the time of dictionaries for all columns.
     """
     constant = (COMMIT, COMMITTED_AT, ARRIVED, NEWEST)
-    delta = [f.name for f in rows.schema if f.type in (pa.int64(), UTC_US) and f.name not in constant]
+    delta = [f.name for f in rows.schema if f.type in (pa.int64(), utc_us()) and f.name not in constant]
     others = [f for f in rows.schema if f.name != VALUE]
     plain = [VALUE, *(f.name for f in others if _is_plain(f.type) or _is_distinct(rows.column(f.name)))]
     repeated = [name for name in rows.schema.names if name not in (*delta, *plain)]

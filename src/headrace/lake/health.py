@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from headrace.arrow import pa, pq
 from headrace.lake.schema import DEAD
 from headrace.lake.storage import Storage
 

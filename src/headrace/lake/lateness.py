@@ -13,9 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
+from headrace.arrow import np, pa
 from headrace.define.model import Stream
 from headrace.lake.schema import ARRIVED, COMMITTED_AT, NEWEST
 

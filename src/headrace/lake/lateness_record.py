@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from headrace.arrow import pa, pc, pq
 from headrace.define.model import Stream
 from headrace.disk import replace_file
 from headrace.lake.commits import reading_commits

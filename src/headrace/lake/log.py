@@ -12,9 +12,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
+from headrace.arrow import pa
 from headrace.errors import FencedError
 from headrace.lake.schema import DEAD
 from headrace.lake.storage import Storage

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-import pyarrow as pa
+from headrace.arrow import np, pa
 
-PINS = pa.map_(pa.string(), pa.int64())
 Pins = Mapping[str, int]  # by the stream that holds the changes of a table
 ChoosePins = Callable[[], Pins]
+
+
+def pins_type() -> pa.DataType:
+    """The type of the column that has them."""
+    return pa.map_(pa.string(), pa.int64())
 
 
 def no_pins() -> Pins:
@@ -24,7 +27,7 @@ def no_pins() -> Pins:
 def pin_column(pins: Pins, count: int) -> pa.Array:
     """A column with these pins in every row; NULL if there are none."""
     if not pins:
-        return pa.nulls(count, PINS)
+        return pa.nulls(count, pins_type())
     width = len(pins)
     offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
     names = pa.array(pins, pa.string()).take(pa.array(np.tile(np.arange(width), count)))

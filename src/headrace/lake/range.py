@@ -27,8 +27,8 @@ from headrace.lake.storage import LocalStorage
 from headrace.lake.unique import Judge, Judgement, Known
 from headrace.parse.frames import frame_messages
 from headrace.parse.parser import Parsed
-from headrace.parse.record import COLUMNS, RECORD, sent_records
-from headrace.parse.schema import UTC_US
+from headrace.parse.record import COLUMNS, record_columns, sent_records
+from headrace.parse.schema import utc_us
 from headrace.parse.tombstones import has_deletes, read_deletes
 from headrace.timing import later
 from headrace.transport.base import Events, Reader
@@ -206,16 +206,16 @@ def read_records(stream: Stream, events: Events) -> pa.Table | None:
         PARTITION: metadata.partition(),
         OFFSET: metadata.offset(),
     }
-    return pa.table({COLUMNS[part]: column for part, column in columns.items()}).cast(RECORD)
+    return pa.table({COLUMNS[part]: column for part, column in columns.items()}).cast(record_columns())
 
 
 def _rows(work: Work, events: Events, parsed: Parsed, records: pa.Table | None) -> pa.Table:
     count = len(events.frames)
     reserved = [
         _constant(work.commit, pa.int64(), count),
-        _constant(work.committed_at_us, UTC_US, count),
-        pa.array(events.arrived_us).cast(UTC_US),
-        _constant(work.newest_us, UTC_US, count),
+        _constant(work.committed_at_us, utc_us(), count),
+        pa.array(events.arrived_us).cast(utc_us()),
+        _constant(work.newest_us, utc_us(), count),
         pa.array(events.positions),
         parsed.reasons if parsed.reasons is not None else pa.nulls(count, pa.string()),
         events.frames.values(),

@@ -36,7 +36,7 @@ from headrace.lake.letters import ReplayStep
 from headrace.lake.pins import ChoosePins, no_pins, pin_column
 from headrace.lake.replay_unique import Readable, judge_letters
 from headrace.lake.reread import REREAD, Reread, dead_file_reader
-from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, RESERVED, TABLES
+from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, TABLES, reserved
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique import Judge, Judgement, Known
 from headrace.lake.unique_index import UniqueIndex, discard
@@ -205,7 +205,7 @@ class Replay:
             for rows in batches(Path(path), most_bytes=self._batch_bytes):
                 stamped = rows
                 for name, value in stamps.items():
-                    column = pa.repeat(pa.scalar(value, pa.int64()).cast(RESERVED.field(name).type), len(rows))
+                    column = pa.repeat(pa.scalar(value, pa.int64()).cast(reserved().field(name).type), len(rows))
                     stamped = stamped.set_column(rows.schema.get_field_index(name), name, column)
                 at_pins = stamped.schema.get_field_index(TABLES)
                 live.write(stamped.set_column(at_pins, TABLES, pin_column(pins, len(rows))))

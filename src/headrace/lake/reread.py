@@ -27,7 +27,7 @@ from headrace.lake.since import Since, parse_since
 from headrace.lake.storage import LocalStorage
 from headrace.parse.frames import frame_values
 from headrace.parse.parser import Parsed
-from headrace.parse.record import COLUMNS, RECORD
+from headrace.parse.record import COLUMNS, record_columns
 from headrace.parse.tombstones import NO_VALUE, has_deletes, read_deletes
 from headrace.timing import later
 
@@ -122,7 +122,7 @@ def _parse(work: Reread, letters: pa.Table, no_value: pa.Array | None) -> Parsed
         np.asarray(letters.column(name).cast(pa.int64()).to_numpy(), dtype=np.int64) for name in (POSITION, ARRIVED)
     )
     frames = frame_values(work.stream.format, values)
-    records = letters.select(RECORD.names) if work.stream.source else None
+    records = letters.select(record_columns().names) if work.stream.source else None
     parsed = parse_since(work.stream, work.since, frames, positions, arrived_us, records)
     if no_value is None:
         return parsed

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -22,7 +21,7 @@ from headrace.lake.file import NewFile
 from headrace.lake.files import FileIndex, LakeFile, summary
 from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, file_changes, schema_change, transaction
-from headrace.lake.schema import COMMIT, DEAD, RESERVED, table_schema
+from headrace.lake.schema import COMMIT, DEAD, reserved, table_schema
 from headrace.lake.storage import LocalStorage, Storage
 from headrace.spark.failures import one_line
 from headrace.timing import later
@@ -76,7 +75,7 @@ class LakeTable:
         self.storage: Storage = LocalStorage(folder)
         # The name of the transport is part of the ids of its offsets.
         self._transport = transport or (stream.source.connector if stream.source else JOURNAL)
-        self._schema = table_schema(stream)
+        self._stream = stream
         self._fence = fence
         self.turn = threading.RLock()
         self._lock = threading.Lock()
@@ -162,10 +161,10 @@ class LakeTable:
             change = schema_change(table, schema)
             if change is not None:
                 old_names = {field.name for field in table.schema().fields}
-                names = [name for name in schema.names if name not in old_names and name not in RESERVED.names]
+                names = [name for name in schema.names if name not in old_names and name not in reserved().names]
                 self._put_entry([change, *(mark for name in names for mark in _since_marks(name, position))])
                 self.since = (*(s for s in self.since if s[0] not in names), *((name, position) for name in names))
-            self._schema = schema
+            self._stream = stream
 
     def state_at(self, next_commit: int) -> LakeState | None:
         """The state before a commit, if it is recent."""
@@ -249,7 +248,7 @@ class LakeTable:
         try:
             return DeltaTable.create(
                 self.storage.location,
-                schema=self._schema,
+                schema=table_schema(self._stream),
                 partition_by=[DEAD],
                 configuration={
                     # Removed files are remembered for other writers of the table; there are none.
@@ -361,11 +360,11 @@ def _since_marks(name: str, position: Position) -> list[Action]:
 
 
 def _list_files(table: DeltaTable) -> list[LakeFile]:
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    if not len(actions):
+    actions = table.get_add_actions(flatten=True)
+    if not actions.num_rows:
         return []
     names = ("path", "size_bytes", "num_records", f"partition.{DEAD}", f"min.{COMMIT}", f"max.{COMMIT}")
-    rows: Iterable[tuple[object, ...]] = zip(*(actions[name].to_pylist() for name in names), strict=True)
+    rows: Iterable[tuple[object, ...]] = zip(*(actions.column(name).to_pylist() for name in names), strict=True)
     return [LakeFile(*row) for row in rows]  # type: ignore[arg-type]
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from headrace.arrow import np, pa, pc
 from headrace.define.model import JSON, TEXT
 
-Offsets = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Offsets: TypeAlias = "npt.NDArray[np.int64]"
 NEWLINE, RETURN, BLANK = 10, 13, 32
 STEPS = 4  # white space that is trimmed byte by byte; more of it is stripped frame by frame
 _MOST_BYTES = (1 << 31) - 1  # of Arrow's offsets
-_SPACE = np.zeros(256, dtype=bool)
-_SPACE[[9, 10, 11, 12, 13, 32]] = True
-_RETURN = np.zeros(256, dtype=bool)
-_RETURN[RETURN] = True
+_SPACE, _RETURNS = b"\t\n\v\f\r ", b"\r"
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def frame_text(buffer: bytes | memoryview) -> Frames:
     """
     data, starts, ends = _lines(buffer)
     trimmed = _trim(data, starts, ends, keep_empty=True)
-    return Frames(data, starts, _cut_back(data, starts, ends, _RETURN)).take(trimmed.starts < trimmed.ends)
+    return Frames(data, starts, _cut_back(data, starts, ends, _RETURNS)).take(trimmed.starts < trimmed.ends)
 
 
 def frame_messages(values: Sequence[bytes], *, trim: bool) -> Frames:
@@ -170,6 +167,14 @@ def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:
     return out.tobytes()
 
 
+@cache
+def _one_of(characters: bytes) -> npt.NDArray[np.bool_]:
+    """Of each byte, whether it is one of these."""
+    are = np.zeros(256, dtype=bool)
+    are[list(characters)] = True
+    return are
+
+
 def _trim(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, *, keep_empty: bool = False) -> Frames:
     new_starts = _cut_front(data, starts, ends, _SPACE)
     new_ends = _cut_back(data, new_starts, ends, _SPACE)
@@ -179,43 +184,37 @@ def _trim(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, *, keep_e
     return frames.take(new_starts < new_ends)
 
 
-def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, space: npt.NDArray[np.bool_]) -> Offsets:
-    """Each start moved after the bytes that are true in `space`; the same array if none moves."""
+def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, characters: bytes) -> Offsets:
+    """Each start moved after the bytes that are `characters`; the same array if none moves."""
     at = np.flatnonzero(data[starts] <= BLANK)
     if not len(at):
         return starts
-    starts = starts.copy()
+    starts, space = starts.copy(), _one_of(characters)
     for _ in range(STEPS):
         at = at[starts[at] < ends[at]]
         at = at[space[data[starts[at]]]]
         if not len(at):
             return starts
         starts[at] += 1
-    characters = _bytes(space)
     for index in at.tolist():
         event = data[starts[index] : ends[index]].tobytes()
         starts[index] += len(event) - len(event.lstrip(characters))
     return starts
 
 
-def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, space: npt.NDArray[np.bool_]) -> Offsets:
-    """Each end moved before the bytes that are true in `space`; the same array if none moves."""
+def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, characters: bytes) -> Offsets:
+    """Each end moved before the bytes that are `characters`; the same array if none moves."""
     at = np.flatnonzero(data[ends - 1] <= BLANK)
     if not len(at):
         return ends
-    ends = ends.copy()
+    ends, space = ends.copy(), _one_of(characters)
     for _ in range(STEPS):
         at = at[starts[at] < ends[at]]
         at = at[space[data[ends[at] - 1]]]
         if not len(at):
             return ends
         ends[at] -= 1
-    characters = _bytes(space)
     for index in at.tolist():
         event = data[starts[index] : ends[index]].tobytes()
         ends[index] -= len(event) - len(event.rstrip(characters))
     return ends
-
-
-def _bytes(space: npt.NDArray[np.bool_]) -> bytes:
-    return np.flatnonzero(space).astype(np.uint8).tobytes()

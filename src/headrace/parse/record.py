@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from headrace.arrow import np, pa, pc
 from headrace.define.kafka import read_source
 from headrace.define.model import Field, Source, Stream
 from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, describe_record, header_name
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.types import arrow_type
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 COLUMNS = {
     KEY: "_key",
@@ -23,21 +24,26 @@ COLUMNS = {
     PARTITION: "_partition",
     OFFSET: "_offset",
 }
-RECORD = pa.schema(
-    [
-        pa.field(COLUMNS[KEY], pa.binary()),
-        pa.field(COLUMNS[HEADERS], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        pa.field(COLUMNS[TIME], UTC_US),
-        pa.field(COLUMNS[TOPIC], pa.string()),
-        pa.field(COLUMNS[PARTITION], pa.int32()),
-        pa.field(COLUMNS[OFFSET], pa.int64()),
-    ]
-)
+
+
+@cache
+def record_columns() -> pa.Schema:
+    """The columns that the lake of a stream in Kafka has of each record."""
+    return pa.schema(
+        [
+            pa.field(COLUMNS[KEY], pa.binary()),
+            pa.field(COLUMNS[HEADERS], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            pa.field(COLUMNS[TIME], utc_us()),
+            pa.field(COLUMNS[TOPIC], pa.string()),
+            pa.field(COLUMNS[PARTITION], pa.int32()),
+            pa.field(COLUMNS[OFFSET], pa.int64()),
+        ]
+    )
 
 
 def record_schema(stream: Stream) -> pa.Schema:
     """The columns of records that the lake of a stream has: none if its events are not in Kafka."""
-    return RECORD if stream.source else pa.schema([])
+    return record_columns() if stream.source else pa.schema([])
 
 
 def columns_of(fields: Sequence[Field]) -> list[str]:
@@ -52,13 +58,13 @@ def sent_records(source: Source | None, count: int, arrived_us: npt.NDArray[np.i
     topics = read_source(source).topics if source else ()
     values = {
         COLUMNS[KEY]: pa.nulls(count, pa.binary()),
-        COLUMNS[HEADERS]: pa.nulls(count, RECORD.field(COLUMNS[HEADERS]).type),
-        COLUMNS[TIME]: pa.array(times).cast(UTC_US),
+        COLUMNS[HEADERS]: pa.nulls(count, record_columns().field(COLUMNS[HEADERS]).type),
+        COLUMNS[TIME]: pa.array(times).cast(utc_us()),
         COLUMNS[TOPIC]: pa.repeat(pa.scalar(topics[0] if topics else "", pa.string()), count),
         COLUMNS[PARTITION]: pa.repeat(pa.scalar(0, pa.int32()), count),
         COLUMNS[OFFSET]: pa.array(np.arange(count, dtype=np.int64)),
     }
-    return pa.table([values[name] for name in RECORD.names], schema=RECORD)
+    return pa.table([values[name] for name in record_columns().names], schema=record_columns())
 
 
 class RecordReader:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from functools import cache
 
+from headrace.arrow import pa
 from headrace.define.model import Stream
 from headrace.types import arrow_type
 
-UTC_US = pa.timestamp("us", tz="UTC")
+
+@cache
+def utc_us() -> pa.DataType:
+    """The type of a time, in microseconds."""
+    return pa.timestamp("us", tz="UTC")
 
 
 def field_schema(stream: Stream) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.parse.frames import Frames
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.parse.sound import Mask, are_all_utf8, are_utf8, is_sound
 from headrace.types import Type, arrow_type
 
@@ -101,12 +101,12 @@ def _read_integers(of: Type, values: Frames) -> Column:
 
 def _read_timestamps(texts: pa.Array, *, has_zone: bool) -> Column:
     """All with a zone, or all without one; `has_zone` is a guess."""
-    zoned, local = (UTC_US, _ZONED_TIMESTAMP), (pa.timestamp("us"), _LOCAL_TIMESTAMP)
+    zoned, local = (utc_us(), _ZONED_TIMESTAMP), (pa.timestamp("us"), _LOCAL_TIMESTAMP)
     first, second = (zoned, local) if has_zone else (local, zoned)
     column, good = _cast(texts, first[0], None, first[1])
     if good is not None and np.count_nonzero(good) < len(texts) / 2:
         column, good = _cast(texts, *second)
-    return column.cast(UTC_US), good
+    return column.cast(utc_us()), good
 
 
 def _cast(texts: pa.Array, type_: pa.DataType, *patterns: str | None) -> Column:

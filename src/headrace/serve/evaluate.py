@@ -20,7 +20,7 @@ from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_b
 from headrace.serve.streams import Fresh, stream_states
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
-from headrace.store.base import Snapshot, Store
+from headrace.store.base import Snapshot, StoreReader
 from headrace.store.selection import Selection
 from headrace.store.time_limit import TimeLimit
 from headrace.store.version import Version
@@ -47,12 +47,12 @@ def question_limit(seconds: float) -> TimeLimit:
     return TimeLimit(seconds, late)
 
 
-def answer(store: Store, question: Question, freshness: Freshness, now: datetime) -> Answer:
+def answer(store: StoreReader, question: Question, freshness: Freshness, now: datetime) -> Answer:
     """Answer from one snapshot of the store. A view that lags or is stalled answers with what it has."""
     return answer_serving(store, question, freshness, now)[1]
 
 
-def answer_serving(store: Store, question: Question, freshness: Freshness, now: datetime) -> tuple[Version, Answer]:
+def answer_serving(store: StoreReader, question: Question, freshness: Freshness, now: datetime) -> tuple[Version, Answer]:
     """The same, with the version that it comes from."""
 
     def work(snapshot: Snapshot) -> tuple[Version, Answer]:

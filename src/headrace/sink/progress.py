@@ -10,7 +10,7 @@ import orjson
 from headrace.define.connectors import CONNECTORS
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Sink
-from headrace.store.base import Store
+from headrace.store.base import Store, StoreReader
 
 KIND = "sink"
 
@@ -73,7 +73,7 @@ def identity_of(sink: Sink) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def read_progress(store: Store) -> dict[str, Progress]:
+def read_progress(store: StoreReader) -> dict[str, Progress]:
     """Of all sinks that the store knows, by name."""
     return {name: _from_text(text) for name, text in store.kept(KIND).items()}
 

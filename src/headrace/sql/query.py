@@ -29,7 +29,7 @@ from headrace.sql.load import Loaded, default_plan, describe_version
 from headrace.sql.names import find_parts, find_versions, resolve
 from headrace.sql.reads import Reads
 from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
-from headrace.store.base import Snapshot, Store
+from headrace.store.base import Snapshot, StoreReader
 from headrace.store.version import Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000
@@ -41,7 +41,7 @@ class FindAsOf(Protocol):
 
     def __call__(
         self, version: Version, as_of: AsOf, *, streams: Sequence[str] = ()
-    ) -> AbstractContextManager[tuple[Store, str]]:
+    ) -> AbstractContextManager[tuple[StoreReader, str]]:
         """`streams` are those of all views that are computed as of the same moment."""
 
 
@@ -64,7 +64,7 @@ class _ViewState(Shown):
 class _AsOfView:
     """A view as of an earlier commit or time that a query names."""
 
-    store: Store
+    store: StoreReader
     version: Version
     state: _ViewState
 
@@ -90,7 +90,7 @@ def check_text(query: Any, limit: Any) -> tuple[str, int | None]:
 
 
 def run_sql(
-    store: Store,
+    store: StoreReader,
     children: Children,
     query: str,
     limit: SqlLimit,
@@ -174,7 +174,7 @@ class _Table:
 def _find_tables(
     child: Child,
     snapshots: ExitStack,
-    store: Store,
+    store: StoreReader,
     reply: dict[str, Any],
     as_of_views: Mapping[str, _AsOfView],
     logical: Mapping[str, LogicalView],
@@ -253,7 +253,7 @@ def _with_counts(state: _ViewState, view: View, loaded: Loaded) -> _ViewState:
 
 @contextmanager
 def _find(
-    store: Store,
+    store: StoreReader,
     view: str,
     as_of: AsOf,
     find_as_of: FindAsOf,

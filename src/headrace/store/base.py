@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from headrace.define.model import View
 from headrace.store.selection import Selection
@@ -23,11 +21,13 @@ from headrace.store.version import NO_HISTORY, NOT_PINNED, BatchTable, Pinned, P
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.store.changes import Changes, Follower, Log
 
 T = TypeVar("T")
 # Partials of a version: names of Parquet files, or tables, each of which has a (key, pane) once at most.
-Partials = Sequence[str] | Sequence[pa.Table]
+Partials: TypeAlias = "Sequence[str] | Sequence[pa.Table]"
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,29 @@ class Snapshot(Protocol):
         """What `rows` gives for all keys, of some spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""
 
 
-class Store(Protocol):
+class StoreReader(Protocol):
+    """Where views live, for those who only read."""
+
+    def kept(self, kind: str) -> dict[str, str]:
+        """The texts that `keep` wrote, by name."""
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """A consistent read of versions and rows."""
+
+    def read(self, work: Callable[[Snapshot], T]) -> T:
+        """What `work` returns for a snapshot. Faster than `snapshot` for short reads; `work` may be called twice."""
+
+    def serving_now(self, view: str) -> Version | None:
+        """The version that answers for a view, if that is known without a read; None also while a write is committed.
+
+        Rows change only together with their version, so equal versions have equal rows.
+        """
+
+    def close(self) -> None:
+        """Release the store's files."""
+
+
+class Store(StoreReader, Protocol):
     """Where views live. Each method is one transaction; FencedError says that nothing was changed.
 
     Partials reach it as Parquet files with the columns that `columns.py` names: KEY_ID, PANE, the keys, EVENTS,
@@ -288,21 +310,3 @@ class Store(Protocol):
 
         It outlives the rows: a store that starts anew, to be filled from the lake, still has it.
         """
-
-    def kept(self, kind: str) -> dict[str, str]:
-        """The texts that `keep` wrote, by name."""
-
-    def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """A consistent read of versions and rows."""
-
-    def read(self, work: Callable[[Snapshot], T]) -> T:
-        """What `work` returns for a snapshot. Faster than `snapshot` for short reads; `work` may be called twice."""
-
-    def serving_now(self, view: str) -> Version | None:
-        """The version that answers for a view, if that is known without a read; None also while a write is committed.
-
-        Rows change only together with their version, so equal versions have equal rows.
-        """
-
-    def close(self) -> None:
-        """Release the store's files."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headrace.arrow import pa, pq
 from headrace.store.base import Partials, Step
 from headrace.store.columns import KEY_ID, PANE
 from headrace.store.version import Version, VersionId

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-import structlog
-
+from headrace.logger import Logger
 from headrace.store.base import Store
 from headrace.store.duckdb import files
 from headrace.store.duckdb.database import format_of
+from headrace.store.duckdb.folder import faults_of
+from headrace.store.duckdb.reading import batch_folder, store_files
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.version import Version
 from headrace.workspace.settings import Workspace
 
-log = structlog.get_logger("headrace.store")
+log = Logger("headrace.store")
 
 
 def open_store(workspace: Workspace, fence: int) -> Store:
@@ -33,14 +36,9 @@ def open_store(workspace: Workspace, fence: int) -> Store:
     return store
 
 
-def open_to_read(workspace: Workspace) -> Store | None:
-    """The store as a server left it; None if there has never been one."""
-    return files.open_to_read(workspace.data)
-
-
 def store_format(workspace: Workspace) -> set[int]:
     """The format version of the store, if there is one. Raises HeldError if a process has it open."""
-    return {format_of(file) for file in files.store_files(workspace.data)[-1:]}
+    return {format_of(file) for file in store_files(workspace.data)[-1:]}
 
 
 def open_temporary(folder: Path) -> Store:
@@ -52,6 +50,12 @@ def open_temporary(folder: Path) -> Store:
 def highest_fence(data: Path) -> int:
     """The highest fence that the store in a data folder was written under; 0 if there is none."""
     return files.highest_fence(data)
+
+
+def table_faults(workspace: Workspace, versions: Iterable[Version]) -> list[str]:
+    """What is wrong with batch tables of versions, by their headers and by earlier failures."""
+    folder = batch_folder(workspace.data)
+    return [fault for version in versions for fault in faults_of(folder, version)]
 
 
 def check_batch_tables(workspace: Workspace, *, deep: bool) -> tuple[int, list[str]]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
+from headrace.arrow import pa, pc, pq
 from headrace.store.columns import OWN_NEWEST
 from headrace.timing import later
 

@@ -30,7 +30,7 @@ from headrace.maintain.lift import Lifting, close_connection, lift_view
 from headrace.maintain.lift import parts_of as lifted_parts
 from headrace.maintain.own_laws import refuse_code
 from headrace.maintain.table_at import TableAt, table_at
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.serve.answer import Answer
 from headrace.server.logical import parts_of
 from headrace.store.base import Step, Store
@@ -232,7 +232,7 @@ def _parse(stream: Stream, commit: Commit, position: int, judge: Judge | None = 
     frames = commit.frames(stream)
     parsed = parser_of(stream).parse(frames, commit.arrived_us)
     rows = parsed.columns.append_column(POSITION, pa.array(commit.positions(position)[:-1]))
-    rows = rows.append_column(ARRIVED, pa.array(commit.arrived_us).cast(UTC_US))
+    rows = rows.append_column(ARRIVED, pa.array(commit.arrived_us).cast(utc_us()))
     reasons = parsed.reasons if judge is None else _judge(judge, rows, parsed.reasons)
     if reasons is None:
         return rows, []

@@ -10,15 +10,18 @@ from typing import Protocol
 import duckdb
 import pytest
 
-from headrace.store.base import Store
+from headrace.store.base import Store, StoreReader
 from headrace.store.duckdb.database import SETTINGS
+from headrace.store.duckdb.reading import open_file
 from headrace.store.duckdb.store import DuckStore
 
 
 class Place(Protocol):
     """Where a store is kept: what one process wrote, the next one finds."""
 
-    def open(self, fence: int = 7, *, read_only: bool = False) -> Store: ...
+    def open(self, fence: int = 7) -> Store: ...
+
+    def open_to_read(self) -> StoreReader: ...
 
     def take_over(self, fence: int) -> None:
         """What another process does that opens the store with a higher fence, while this one has it open."""
@@ -28,8 +31,11 @@ class Place(Protocol):
 class DuckPlace:
     folder: Path
 
-    def open(self, fence: int = 7, *, read_only: bool = False) -> Store:
-        return DuckStore.open(self.folder / "store", fence, read_only)
+    def open(self, fence: int = 7) -> Store:
+        return DuckStore.open(self.folder / "store", fence)
+
+    def open_to_read(self) -> StoreReader:
+        return open_file(self.folder / "store")
 
     def take_over(self, fence: int) -> None:
         # No other process can open the file meanwhile: it is the fence that has to be found.

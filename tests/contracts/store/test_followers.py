@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import Store
+from headrace.store.base import Store, StoreReader
 from headrace.store.changes import Follower, Log
 from headrace.store.columns import FROM, KEY_ID, PANE, TO
 from headrace.store.duckdb import log as duckdb_log
@@ -36,7 +36,7 @@ def panes(store: Store, version: Version, after: int, upto: int) -> list[int]:
         return sorted(snapshot.touched(version, after, upto)[PANE].to_pylist())
 
 
-def followers(store: Store) -> list[Follower]:
+def followers(store: StoreReader) -> list[Follower]:
     with store.snapshot() as snapshot:
         return snapshot.followers()
 
@@ -96,7 +96,7 @@ def test_followers_and_the_log_survive_a_restart(place: Place, tmp_path: Path) -
     assert log_of(store, version) == Log(0, 2)
     assert panes(store, version, 1, 2) == [MINUTE]
     store.close()
-    reading = place.open(3, read_only=True)
+    reading = place.open_to_read()
     assert followers(reading) == [Follower("traffic", "one", 1, 1, "its own word")]
     reading.close()
 

@@ -34,7 +34,7 @@ def test_the_next_process_has_them(place: Place) -> None:
     assert second.kept("sink") == {"a": "1"}
     second.keep("sink", "a", "2")
     second.close()
-    reader = place.open(read_only=True)
+    reader = place.open_to_read()
     assert reader.kept("sink") == {"a": "2"}
     reader.close()
 

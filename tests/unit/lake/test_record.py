@@ -13,7 +13,7 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.errors import DefinitionError
 from headrace.parse.frames import frame_lines
 from headrace.parse.parser import Parser
-from headrace.parse.record import RECORD, sent_records
+from headrace.parse.record import record_columns, sent_records
 
 KAFKA = "WITH (connector = 'kafka', topic = 't')"
 FIELDS = (
@@ -46,14 +46,14 @@ def test_values():
             pa.array([b"7", None], pa.binary()),
             pa.array(
                 [[{"key": "x", "value": b"1"}, {"key": "y", "value": b"\xff"}, {"key": "x", "value": b"2"}], None],
-                RECORD.field("_headers").type,
+                record_columns().field("_headers").type,
             ),
-            pa.array([AT, AT], RECORD.field("_timestamp").type),
+            pa.array([AT, AT], record_columns().field("_timestamp").type),
             pa.array(["t", "t"]),
             pa.array([3, 4], pa.int32()),
             pa.array([10, 11]),
         ],
-        schema=RECORD,
+        schema=record_columns(),
     )
     parsed = Parser(stream(FIELDS)).parse(frame_lines(b'{"a":1,"k":"not this"}\n{"a":2}'), 0, records)
     assert parsed.reasons is None

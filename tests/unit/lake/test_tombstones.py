@@ -18,7 +18,7 @@ from headrace.lake.reread import _with_deletes
 from headrace.lake.schema import ARRIVED, REASON, VALUE
 from headrace.parse.frames import frame_messages
 from headrace.parse.parser import Parser
-from headrace.parse.record import COLUMNS, RECORD
+from headrace.parse.record import COLUMNS, record_columns
 from headrace.parse.tombstones import NO_VALUE, Changes, has_deletes, read_deletes
 
 NOON_US = 1_772_366_400_000_000  # 1 March 2026, 12:00 UTC
@@ -100,7 +100,7 @@ def test_only_tombstones_are_changed_and_all_are_parsed() -> None:
     values, reasons = read_deletes(stream, sent, reasons, keys, np.full(4, NOON_US))
     assert reasons.to_pylist() == [None] * 4
     assert (values[0], values[3]) == (sent[0], sent[3])
-    records = RECORD.empty_table().take(pa.nulls(4, pa.int64()))
+    records = record_columns().empty_table().take(pa.nulls(4, pa.int64()))
     parsed = Parser(stream).parse(frame_messages(values, trim=True), np.full(4, NOON_US), records)
     assert parsed.columns.select(["id", "_deleted"]).to_pylist()[:2] == [
         {"id": 1, "_deleted": None}, {"id": 2, "_deleted": True},

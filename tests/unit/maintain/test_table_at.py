@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.define.catalog import parse
 from headrace.define.relation import Join, Relation
 from headrace.define.relation_duckdb import changes_sql, join_rows, rows_sql, side_name
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, UTC_US, VALUE, table_schema
+from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, VALUE, table_schema, utc_us
 from headrace.maintain import table_at
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 
@@ -157,7 +157,7 @@ def test_rows_as_of_the_time_of_an_event(
     events = [(at, key, second) for at, (key, second) in enumerate((key, each) for key in keys for each in seconds)]
     columns = [pa.array(column) for column in zip(*events, strict=True)]
     table = pa.table(
-        [columns[0], columns[1], pa.array([s * 1_000_000 for _, _, s in events], UTC_US)], ["n", "k", "ts"]
+        [columns[0], columns[1], pa.array([s * 1_000_000 for _, _, s in events], utc_us())], ["n", "k", "ts"]
     )
     with duckdb.connect() as connection:
         connection.execute(f"SET TimeZone = 'UTC'; SET asof_loop_join_threshold = {threshold}")

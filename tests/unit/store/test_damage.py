@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from headrace.lake.table import LakeState
 from headrace.server.reconcile import reconcile_views
 from headrace.server.stored import highest_fence
 from headrace.store.duckdb import database
+from headrace.store.duckdb.reading import open_file
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.opening import open_store
 from headrace.transport.position import Position
@@ -211,9 +213,9 @@ def test_a_store_of_a_newer_format_is_refused_and_left_alone(
     run_python(NEWER, str(path))
     before = content(path)
     assert len(before) == 2
-    for read_only in (True, False):
+    for opened in (open_file, partial(DuckStore.open, fence=5)):
         with pytest.raises(NewerFormatError, match="written by a newer Headrace; found format 99; expected at most"):
-            DuckStore.open(path, 5, read_only=read_only)
+            opened(path)
     with pytest.raises(NewerFormatError, match=f"store {path}.*format {database.FORMAT}, the newest .* move the file"):
         open_store(workspace, 5)
     assert content(path) == before

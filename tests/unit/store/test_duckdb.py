@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import CorruptionError, WorkspaceError
 from headrace.store.base import Step
+from headrace.store.duckdb.reading import DuckReader, open_file
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.duckdb.tables import speed_table
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
@@ -17,7 +20,7 @@ from tests.unit.store.partial_files import make_view, simple_event, write_partia
 
 def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match=r"store .*nothing does not exist.*headrace up"):
-        DuckStore.open(tmp_path / "nothing", fence=1, read_only=True)
+        open_file(tmp_path / "nothing")
 
 
 def test_a_corrupt_store_says_that_it_can_be_rebuilt(tmp_path: Path) -> None:
@@ -36,8 +39,8 @@ store.close()
 """
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_store_held_by_another_process_is_named(tmp_path: Path, read_only: bool) -> None:
+@pytest.mark.parametrize("opened", [open_file, partial(DuckStore.open, fence=9)])
+def test_a_store_held_by_another_process_is_named(tmp_path: Path, opened: Callable[[Path], DuckReader]) -> None:
     path = tmp_path / "store"
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -45,10 +48,10 @@ def test_a_store_held_by_another_process_is_named(tmp_path: Path, read_only: boo
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
         with pytest.raises(WorkspaceError, match=r"store .* is held by another process"):
-            DuckStore.open(path, fence=1, read_only=read_only)
+            opened(path)
         assert holder.stdin is not None
         holder.stdin.close()
-    DuckStore.open(path, fence=9, read_only=read_only).close()
+    opened(path).close()
 
 
 def test_strings_of_speed_tables_are_not_compressed_in_blocks(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from headrace.store.duckdb.reading import open_file
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import START, Position
 from tests.contracts.store.layers import VIEW, serving
@@ -26,7 +28,7 @@ def test_a_file_whose_positions_are_numbers_is_read_as_it_is_and_upgraded(
         f"UPDATE versions SET position = {number}",
         "UPDATE store_format SET version = 3",
     )
-    for fence, read_only in ((2, True), (2, False), (3, True)):
-        opened = DuckStore.open(path, fence=fence, read_only=read_only)
+    for open_store in (open_file, partial(DuckStore.open, fence=2), open_file):
+        opened = open_store(path)
         assert serving(opened).bases[0].position == position
         opened.close()

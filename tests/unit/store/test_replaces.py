@@ -11,6 +11,7 @@ import pytest
 from headrace.server.describe import describe_versions
 from headrace.store.base import Step
 from headrace.store.duckdb.database import FORMAT, OutdatedError
+from headrace.store.duckdb.reading import open_file
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position
 from headrace.types import INT, STRING
@@ -69,7 +70,7 @@ def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Pa
         "UPDATE store_format SET version = 2",
     )
     with pytest.raises(OutdatedError, match=r"format 2.*`headrace up` upgrades it"):
-        DuckStore.open(tmp_path / "store", fence=1, read_only=True)
+        open_file(tmp_path / "store")
     upgraded = DuckStore.open(tmp_path / "store", fence=2)
     with upgraded.snapshot() as snapshot:
         (version,) = snapshot.versions()
@@ -77,4 +78,4 @@ def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Pa
     upgraded.close()
     with duckdb.connect(str(tmp_path / "store")) as connection:
         assert connection.execute("SELECT version FROM store_format").fetchall() == [(FORMAT,)]
-    DuckStore.open(tmp_path / "store", fence=1, read_only=True).close()
+    open_file(tmp_path / "store").close()

@@ -15,7 +15,7 @@ from headrace.maintain.over_tables import TableAudits
 from headrace.store.columns import partial_columns
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.folder import HERE_ROWS
-from headrace.store.duckdb.recompute import compare_with_rows
+from headrace.store.duckdb.recompute import compare_with_rows, export_rows
 from headrace.store.duckdb.snapshot import speed_tables
 from tests.unit.store.table_bench import EPOCH, NUMBERS, Table, audit, numbered, serving
 
@@ -109,7 +109,7 @@ def test_portions_give_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "files"
     folder.mkdir()
     with table.store.snapshot() as snapshot:
-        version = snapshot.write_rows(serving(table, "sets"), folder)  # type: ignore[attr-defined]
+        version = export_rows(snapshot, serving(table, "sets"), folder)  # type: ignore[arg-type]
     whole = compare_with_rows(version.view, folder)
     cut = compare_with_rows(version.view, folder, portion=1000)
     assert len(list(folder.glob("batch-*"))) > 5

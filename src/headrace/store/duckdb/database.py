@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from headrace.aggregate import Function
 from headrace.disk import disk_full, is_disk_full, refuse_newer
 from headrace.errors import (
     CorruptionError,
@@ -27,10 +26,8 @@ from headrace.errors import (
     UnavailableError,
     WorkspaceError,
 )
-from headrace.parse.time_patterns import register as register_times
 from headrace.store.duckdb.older import AUDITS_OF_4, BASES_OF_4, BASES_OF_5, READABLE, UPGRADES
-from headrace.store.duckdb.sketches import register_functions
-from headrace.store.functions import register_function
+from headrace.store.duckdb.sketches import MERGES, Functions
 from headrace.store.time_limit import interruptible
 from headrace.store.version import VersionId
 
@@ -87,7 +84,7 @@ class Database:
         self.batch_folder = batch_folder
         self._attaching = threading.Lock()
         self._fence = fence
-        self._read_only = read_only
+        self.read_only = read_only
         self._gate = threading.Condition()
         self._turn = 0  # counts uses
         self._users: set[int] = set()  # the turns of those under way
@@ -101,17 +98,18 @@ class Database:
         self.present: dict[VersionId, tuple[tuple[int, ...], int]] = {}  # of tables: commits, and rows with these
         self.corrections: dict[str, int] = {}  # in each batch table, by its file, as far as they were counted
         self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
-        self._root = _connect(self.path, self._read_only)  # runs nothing but set-up: others are made from it
+        self._root = _connect(self.path, self.read_only)  # runs nothing but set-up: others are made from it
         try:
             run(self._root, "SET GLOBAL TimeZone = 'UTC'")
             # The rows of a key are spread over a speed table, and for each of them DuckDB would decompress 2,048
             # strings: a lookup in 200,000 rows then takes 4.0 ms instead of 1.5, for a file that is 13 % smaller.
             # As an option of the connection it has no effect.
             run(self._root, "SET GLOBAL disabled_compression_methods = 'dict_fsst'")
-            register_functions(self._root)
-            self._functions: set[str] = set()  # further ones that were given to this database
-            _check_format(self._root, self.path, self._read_only)
-            if not self._read_only:
+            self._functions: set[str] = set()  # those that were given to this database
+            if not self.read_only:
+                self.give(MERGES)  # here, so that a step need not ask whether it has them
+            _check_format(self._root, self.path, self.read_only)
+            if not self.read_only:
                 _take_over(self._root, self._fence)
             self.writer = self._root.cursor()
         except duckdb.Error as error:
@@ -193,15 +191,12 @@ class Database:
         with suppress(OSError):  # what stays is cleaned at the next start
             (self.batch_folder / file).unlink(missing_ok=True)
 
-    def give(self, functions: Collection[Function]) -> None:
-        """Let queries call these functions, and those for texts of times and for zones; inside `use`."""
-        if not self._functions:
-            register_times(self._root)
-            self._functions.add("")
-        for function in functions:
-            if function.name not in self._functions:
-                register_function(self._root, function)
-                self._functions.add(function.name)
+    def give(self, functions: Functions) -> None:
+        """Let queries call these functions; inside `use`, before a query that does."""
+        with self._attaching:
+            for name in functions.keys() - self._functions:
+                functions[name](self._root)
+                self._functions.add(name)
 
     @contextmanager
     def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -210,7 +205,7 @@ class Database:
             connection = self._spare.pop()
         except IndexError:
             connection = self._root.cursor()
-            if self._read_only:
+            if self.read_only:
                 _show_as_ours(connection)
         try:
             with interruptible(connection.interrupt):

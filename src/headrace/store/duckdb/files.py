@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import structlog
-
 from headrace.errors import CorruptionError, HeldError, NewerFormatError
+from headrace.logger import Logger
 from headrace.store.duckdb.batch_table import check_batch_table
 from headrace.store.duckdb.database import DAMAGED, OutdatedError, read_whole
+from headrace.store.duckdb.reading import batch_folder, store_files
 from headrace.store.duckdb.store import DuckStore
 
 ASIDE = "set-aside-"
 
-log = structlog.get_logger("headrace.store")
+log = Logger("headrace.store")
 
 
 def open_store(data: Path, fence: int) -> DuckStore:
@@ -45,22 +45,6 @@ def open_store(data: Path, fence: int) -> DuckStore:
         for left in folder.glob(f"{old.name}*"):
             left.unlink(missing_ok=True)
     return store
-
-
-def open_to_read(data: Path) -> DuckStore | None:
-    """The store as a server left it; None if there has never been one."""
-    files = store_files(data)
-    return DuckStore.open(files[-1], 0, read_only=True, batch_folder=batch_folder(data)) if files else None
-
-
-def store_files(data: Path) -> list[Path]:
-    """The store's files, the current one last."""
-    return sorted((data / "store").glob("views-*.duckdb"))
-
-
-def batch_folder(data: Path) -> Path:
-    """Where the files of batch tables are."""
-    return data / "batch"
 
 
 def highest_fence(data: Path) -> int:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from headrace.arrow import pa, pq
 from headrace.define.model import View
 from headrace.disk import remove
 from headrace.store.base import Comparison, never

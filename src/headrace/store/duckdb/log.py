@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
+from headrace.arrow import pa
 from headrace.store.changes import Follower, Log
 from headrace.store.columns import KEY_ID, PANE
 from headrace.store.duckdb.database import run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import duckdb
-import pyarrow as pa
 
+from headrace.arrow import pa
 from headrace.errors import FencedError
 from headrace.store.base import Partials, Step
 from headrace.store.duckdb.database import run

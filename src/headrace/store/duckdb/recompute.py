@@ -14,27 +14,58 @@ import duckdb
 
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
+from headrace.errors import UnavailableError
 from headrace.parse.time_patterns import register as register_times
 from headrace.store.base import Comparison
 from headrace.store.columns import EVENTS
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained
 from headrace.store.duckdb.compare import compare
 from headrace.store.duckdb.database import literal, run
-from headrace.store.duckdb.derived import fold_rows, functions_of, read_rows
+from headrace.store.duckdb.derived import fold_rows, functions_of, is_made_of, read_rows
 from headrace.store.duckdb.portions import cut_rows, portion_bytes, stage
+from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tables_of
+from headrace.store.duckdb.table_rows import present_rows
 from headrace.store.duckdb.tables import row_columns
+from headrace.store.duckdb.versions import commits_text, gone
 from headrace.store.functions import register_function
+from headrace.store.version import Version
 
 ROWS, CELLS = "rows.parquet", "speed.parquet"  # of the table, and of the view as it stands
 ANEW = "batch"  # the start of the names of files with the cells that the rows give
 
 
-def write_rows(connection: duckdb.DuckDBPyConnection, view: View, cells: str, rows: str, folder: Path) -> None:
-    """Write the cells of a view over a table and, of the query `rows`, the rows of the table."""
-    columns = ", ".join(name for name, _ in row_columns(view))
-    there = f"SELECT {columns} FROM {duckdb_name(cells)} WHERE {EVENTS} > 0"
-    for query, name in ((there, CELLS), (rows, ROWS)):
-        run(connection, f"COPY ({query}) TO {literal(folder / name)} (FORMAT parquet)")
+def export_speed(snapshot: DuckSnapshot, version: Version, stream: str, target: Path) -> None:
+    """Write the speed rows of commits [horizon, next_horizon) of a stream as Parquet."""
+    _write(snapshot, _cells(version.view, speed_tables_of(version, stream)[0]), target)
+
+
+def export_rows(snapshot: DuckSnapshot, version: Version, folder: Path) -> Version:
+    """Write the cells of a version over a table, and the rows of that table, for `compare_with_rows`.
+
+    Returns the version as it is here; it must be at the commits of its table.
+    """
+    view, over = snapshot.serving(version.view.name), version.view.over
+    if view is None or view.id != version.id or over is None:
+        raise gone(*version.id, "it does not serve")
+    table = snapshot.serving(over.table)
+    if table is None or not (view.at_commits_of(table) and is_made_of(snapshot.connection, view, table)):
+        raise UnavailableError(
+            f"view '{view.view.name}' cannot be compared with table '{over.table}'",
+            found=f"{commits_text(view)}; the table has {commits_text(table) if table else 'no rows'}",
+            fix=f"it is tried again; {view.stalled or 'the view is made anew first'}",
+        )
+    _write(snapshot, f"{_cells(view.view, speed_tables(view)[0])} WHERE {EVENTS} > 0", folder / CELLS)
+    rows = present_rows(table.view, [name for name, _ in view.view.reads], snapshot.stored_in(table))
+    _write(snapshot, rows, folder / ROWS)
+    return view
+
+
+def _cells(view: View, table: str) -> str:
+    return f"SELECT {', '.join(name for name, _ in row_columns(view))} FROM {duckdb_name(table)}"
+
+
+def _write(snapshot: DuckSnapshot, query: str, target: Path) -> None:
+    run(snapshot.connection, f"COPY ({query}) TO {literal(target)} (FORMAT parquet)")
 
 
 def compare_with_rows(
@@ -45,7 +76,7 @@ def compare_with_rows(
     threads: int = 1,
     portion: int | None = None,  # bytes; None: by the memory
 ) -> Comparison:
-    """Compare what `write_rows` wrote: the cells of the view with those that the rows give."""
+    """Compare what `export_rows` wrote: the cells of the view with those that the rows give."""
     spill = folder / f"{ANEW}.spill{UNFINISHED}"
     try:
         with (

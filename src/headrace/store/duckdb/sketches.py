@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import duckdb
-import pyarrow as pa
 from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
 from headrace.aggregate.own import OWN
 from headrace.aggregate.packed import unchunked
+from headrace.arrow import pa
+
+Functions: TypeAlias = Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]]  # by names: what registers them
 
 
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
@@ -40,3 +43,6 @@ def _folding(merge: Merge) -> Callable[[pa.Array], pa.Array]:
         return pa.array((merge.merge(items) for items in lists.to_pylist()), pa.binary())
 
     return fold
+
+
+MERGES: Functions = {"merges": register_functions}

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 
+from headrace.arrow import pa
 from headrace.define.expression.computed import duckdb_name
+from headrace.define.model import View
 from headrace.define.tables import holds_rows_of_table
-from headrace.errors import NotReadyError, UnavailableError
+from headrace.errors import NotReadyError
 from headrace.store.base import Audit
 from headrace.store.changes import Follower, Log
-from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE
-from headrace.store.duckdb.database import Database, literal, run
-from headrace.store.duckdb.derived import is_made_of
+from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of
+from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folds import (
     SPANS,
     TableSource,
@@ -33,10 +32,10 @@ from headrace.store.duckdb.folds import (
 from headrace.store.duckdb.held import Demand, Held, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.log import read_cells, read_cells_again, read_followers, read_log, read_ticks
-from headrace.store.duckdb.recompute import write_rows
-from headrace.store.duckdb.table_rows import present_count, present_rows
-from headrace.store.duckdb.tables import batch_only_columns, row_columns, speed_table
-from headrace.store.duckdb.versions import commits_text, gone, read_audits, read_versions
+from headrace.store.duckdb.sketches import MERGES
+from headrace.store.duckdb.table_rows import present_count
+from headrace.store.duckdb.tables import batch_only_columns, speed_table
+from headrace.store.duckdb.versions import read_audits, read_versions
 from headrace.store.few import fold_few
 from headrace.store.selection import Selection
 from headrace.store.version import Version
@@ -65,7 +64,7 @@ class DuckSnapshot:
         self._whole: tuple[Version, Demand, HeldRows] | None = None  # rows that were read and are not held yet
 
     @property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
+    def connection(self) -> duckdb.DuckDBPyConnection:
         self.has_read = True
         return self._reader
 
@@ -76,37 +75,37 @@ class DuckSnapshot:
 
     def versions(self) -> list[Version]:
         if self._known is None:
-            self._known = read_versions(self._connection)
+            self._known = read_versions(self.connection)
         return list(self._known)
 
     def serving(self, view: str) -> Version | None:
         return find_serving(self.versions(), view)
 
     def audits(self, view: str, limit: int | None = None) -> list[Audit]:
-        return read_audits(self._connection, view, limit)
+        return read_audits(self.connection, view, limit)
 
     def count(self, version: Version) -> tuple[int, int]:
         tables = speed_tables(version)
         where = "" if version.view.over is None else f" WHERE {EVENTS} > 0"
-        counts = [run(self._connection, f"SELECT count(*) FROM {duckdb_name(table)}{where}")[0][0] for table in tables]
+        counts = [run(self.connection, f"SELECT count(*) FROM {duckdb_name(table)}{where}")[0][0] for table in tables]
         return sum(table.rows for table in version.batch), int(sum(counts))
 
     def count_cells(self, version: Version) -> int:
         if holds_rows_of_table(version.view):
             return self._count_present(version)
-        stored, names = sum(self.count(version)), self._stored_in(version)
+        stored, names = sum(self.count(version)), self.stored_in(version)
         if len(names) == 1 or stored > COUNTED_ROWS:
             return stored
         where = "" if version.view.over is None else f" WHERE {EVENTS} > 0"
         cells = " UNION ".join(f"SELECT {KEY_ID}, {PANE} FROM {name}{where}" for name in names)
-        return int(run(self._connection, f"SELECT count(*) FROM ({cells})")[0][0])
+        return int(run(self.connection, f"SELECT count(*) FROM ({cells})")[0][0])
 
     def _count_present(self, version: Version) -> int:
         """How many rows a table has: its stored keys without those that are deleted. Counted once for each commit."""
         known, at = self._database.present, tuple(base.applied_to for base in version.bases)
         if known.get(version.id, ((), 0))[0] != at:
-            sql = present_count(version.view, self._stored_in(version))
-            known[version.id] = (at, int(run(self._connection, sql)[0][0]))
+            sql = present_count(version.view, self.stored_in(version))
+            known[version.id] = (at, int(run(self.connection, sql)[0][0]))
         return known[version.id][1]
 
     def speed_events(self, version: Version) -> int:
@@ -121,18 +120,18 @@ class DuckSnapshot:
         return in_speed + sum(known[table.file] for table in version.batch)
 
     def _total(self, column: str, table: str) -> int:
-        return int(run(self._connection, f"SELECT coalesce(sum({column}), 0) FROM {table}")[0][0])
+        return int(run(self.connection, f"SELECT coalesce(sum({column}), 0) FROM {table}")[0][0])
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         sources, selection = self._reading(version, selection)
         query, parameters = fold(version.view, sources, selection)
-        table: pa.Table = self._connection.sql(query, params=parameters).to_arrow_table()
+        table: pa.Table = self.connection.sql(query, params=parameters).to_arrow_table()
         return table
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
         sources, selection = self._reading(version, selection)
         query, parameters = fold(version.view, sources, selection, ordered=ordered)
-        reader: pa.RecordBatchReader = self._connection.sql(query, params=parameters).to_arrow_reader(PIECE)
+        reader: pa.RecordBatchReader = self.connection.sql(query, params=parameters).to_arrow_reader(PIECE)
         return reader
 
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
@@ -150,7 +149,8 @@ class DuckSnapshot:
         return self._folded(version, sources, selection)
 
     def _folded(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
-        return run(self._connection, *fold(version.view, self._bounded(version, sources, selection), selection))
+        self._give_merges(version.view)
+        return run(self.connection, *fold(version.view, self._bounded(version, sources, selection), selection))
 
     def _few_rows(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
         """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
@@ -160,7 +160,7 @@ class DuckSnapshot:
         if rows is not None:
             return rows
         query, parameters = few(version.view, self._bounded(version, sources, selection), selection, FEW + 1)
-        return self._database.run_again(self._connection, query, parameters)
+        return self._database.run_again(self.connection, query, parameters)
 
     def _read_whole(self, version: Version, demand: Demand, sources: list[TableSource]) -> Held | None:
         """All rows of a version that is asked for many keys; None if single reads cost less."""
@@ -172,7 +172,7 @@ class DuckSnapshot:
                 demand.rows = sum(self.count(version))
                 if not pays(demand, demand.rows):
                     return None
-            held = HeldRows.read(view, self._connection.sql(all_rows(view, sources)).to_arrow_table())
+            held = HeldRows.read(view, self.connection.sql(all_rows(view, sources)).to_arrow_table())
             demand.rows = len(held)
             self._whole = version, demand, held
             return Held(held)
@@ -187,7 +187,7 @@ class DuckSnapshot:
         Buckets come first in the order, so a page that these whole buckets fill is the page of all
         of them: a large view is not folded as a whole for each of its pages.
         """
-        last = run(self._connection, *nth_bucket(version.view, sources, selection, limit))
+        last = run(self.connection, *nth_bucket(version.view, sources, selection, limit))
         if not last:
             return []
         start, end = selection.panes
@@ -201,71 +201,50 @@ class DuckSnapshot:
         return self._folded(version, sources, near)
 
     def followers(self) -> list[Follower]:
-        return read_followers(self._connection)
+        return read_followers(self.connection)
 
     def log(self, version: Version) -> Log | None:
-        return read_log(self._connection, version)
+        return read_log(self.connection, version)
 
     def ticks(self, version: Version, after: int) -> list[tuple[int, int]]:
-        return read_ticks(self._connection, version, after)
+        return read_ticks(self.connection, version, after)
 
     def touched(self, version: Version, after: int, upto: int) -> pa.Table:
-        return read_cells(self._connection, version, after, upto)
+        return read_cells(self.connection, version, after, upto)
 
     def touched_again(self, version: Version, after: int, upto: int) -> pa.Table:
-        return read_cells_again(self._connection, version, after, upto)
+        return read_cells_again(self.connection, version, after, upto)
 
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
         sources, selection = self._reading(version, selection, all_cells=True)
         query, parameters = changed(version.view, sources, selection)
-        self._connection.register(SPANS, spans)
+        self.connection.register(SPANS, spans)
         try:
-            return run(self._connection, query, parameters)
+            return run(self.connection, query, parameters)
         finally:
-            self._connection.unregister(SPANS)
+            self.connection.unregister(SPANS)
 
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
         sources = self._sources(version)
         selection = self._resolve(version, sources, selection)
         rows, groups, parameters = count_groups(version.view, sources, selection, most)
-        if run(self._connection, rows, parameters)[0][0] > most:
+        if run(self.connection, rows, parameters)[0][0] > most:
             return None
-        return int(run(self._connection, groups, parameters)[0][0])
-
-    def export_speed(self, version: Version, stream: str, target: Path) -> None:
-        """Write the speed rows of commits [horizon, next_horizon) of a stream as Parquet."""
-        table = speed_tables_of(version, stream)[0]
-        columns = ", ".join(name for name, _ in row_columns(version.view))
-        run(
-            self._connection, f"COPY (SELECT {columns} FROM {duckdb_name(table)}) TO {literal(target)} (FORMAT parquet)"
-        )
-
-    def write_rows(self, version: Version, folder: Path) -> Version:
-        """Write the cells of a version over a table, and the rows of that table, for `compare_with_rows`.
-
-        Returns the version as it is here; it must be at the commits of its table.
-        """
-        view, over = self.serving(version.view.name), version.view.over
-        if view is None or view.id != version.id or over is None:
-            raise gone(*version.id, "it does not serve")
-        table = self.serving(over.table)
-        if table is None or not (view.at_commits_of(table) and is_made_of(self._connection, view, table)):
-            raise UnavailableError(
-                f"view '{view.view.name}' cannot be compared with table '{over.table}'",
-                found=f"{commits_text(view)}; the table has {commits_text(table) if table else 'no rows'}",
-                fix=f"it is tried again; {view.stalled or 'the view is made anew first'}",
-            )
-        rows = present_rows(table.view, [name for name, _ in view.view.reads], self._stored_in(table))
-        write_rows(self._connection, view.view, speed_tables(view)[0], rows, folder)
-        return view
+        return int(run(self.connection, groups, parameters)[0][0])
 
     def _reading(
         self, version: Version, selection: Selection, *, all_cells: bool = False
     ) -> tuple[list[TableSource], Selection]:
-        """What to read for a selection, and the selection with its windows."""
+        """What to fold for a selection, and the selection with its windows."""
+        self._give_merges(version.view)
         sources = self._sources(version, all_cells=all_cells)
         selection = self._resolve(version, sources, selection)
         return self._bounded(version, sources, selection), selection
+
+    def _give_merges(self, view: View) -> None:
+        """Before a query that folds rows. DuckDB loads numpy with the functions: commands that fold none do without."""
+        if any(part.merge.fold is None for _, part in partials_of(view)):
+            self._database.give(MERGES)
 
     def _bounded(self, version: Version, sources: list[TableSource], selection: Selection) -> list[TableSource]:
         """The sources, without what only the batch layer fills where that would take too much memory."""
@@ -273,17 +252,17 @@ class DuckSnapshot:
         events = sum(table.events for table in version.batch)
         if sum(of.bytes_per_event for of in columns) * events <= MOST_BATCH_ONLY:  # each event is in one row at most
             return sources
-        size = run(self._connection, *batch_only_bytes(version.view, sources, selection))[0][0]
+        size = run(self.connection, *batch_only_bytes(version.view, sources, selection))[0][0]
         return sources if size <= MOST_BATCH_ONLY else [replace(source, whole=False) for source in sources]
 
     def _resolve(self, version: Version, sources: list[TableSource], selection: Selection) -> Selection:
         """The selection, with the windows of its calendar that hold panes."""
         if selection.calendar is None:
             return selection
-        days = run(self._connection, *days_of(version.view, sources, selection))
+        days = run(self.connection, *days_of(version.view, sources, selection))
         return selection.with_panes_in([day for (day,) in days])
 
-    def _stored_in(self, version: Version) -> list[str]:
+    def stored_in(self, version: Version) -> list[str]:
         """The tables of a version, as SQL writes their names."""
         batch = [f"{self._database.attach(table.file)}.{PANES}" for table in version.batch]
         return batch + [duckdb_name(table) for table in speed_tables(version)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point
-from headrace.store.base import Audit, Comparison, Partials, Snapshot, Step, T, never
+from headrace.store.base import Audit, Comparison, Partials, Step, never
 from headrace.store.changes import Changes
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows
@@ -22,10 +22,11 @@ from headrace.store.duckdb.folder import clean, compare_layers, compare_with_tab
 from headrace.store.duckdb.kept import Kept
 from headrace.store.duckdb.log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.merge import merge, move
+from headrace.store.duckdb.reading import DuckReader
+from headrace.store.duckdb.recompute import export_rows, export_speed
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
 from headrace.store.duckdb.table_views import TableViews
 from headrace.store.duckdb.tables import create_speed
-from headrace.store.duckdb.transactions import Transactions
 from headrace.store.duckdb.versions import (
     FENCED,
     adopted_base,
@@ -50,34 +51,25 @@ NUMBER = "number"  # the highest one of a view's versions, as it is kept
 UNSERVED = ("registered", "building", "ready")
 
 
-class DuckStore:
+class DuckStore(DuckReader):
     """The store of a workspace. Every write checks the fence it was opened with."""
 
     def __init__(self, database: Database, fence: int, kept: Kept) -> None:
-        self._database = database
-        self._kept = kept
         self._fence = fence
-        self._transactions = Transactions(database)
-        self._transaction = self._transactions.write
         self._log = LogWriter()
+        super().__init__(database, kept)
+        self._transaction = self._transactions.write
         self._table_views = TableViews(database, fence, self._transaction, self._next_number, self._note)
 
     @classmethod
-    def open(
-        cls, path: str | Path, fence: int, read_only: bool = False, *, batch_folder: Path | None = None
-    ) -> DuckStore:
-        """Open or make the file; a writer takes over from every writer with a lower fence."""
+    def open(cls, path: str | Path, fence: int, *, batch_folder: Path | None = None) -> DuckStore:
+        """Open or make the file; take over from every writer with a lower fence."""
         folder = batch_folder or Path(path).with_name("batch")
-        database = Database(Path(path), folder, fence, read_only=read_only)
-        store = cls(database, fence, Kept(Path(path).parent, None if read_only else fence))
-        try:
-            with store.snapshot() as snapshot:
-                store._transactions.committed = snapshot.versions()
-                store._log.followed = frozenset(each.view for each in snapshot.followers())
-        except BaseException:
-            store.close()
-            raise
-        return store
+        return cls(Database(Path(path), folder, fence, read_only=False), fence, Kept(Path(path).parent, fence))
+
+    def _begin(self, snapshot: DuckSnapshot) -> None:
+        super()._begin(snapshot)
+        self._log.followed = frozenset(each.view for each in snapshot.followers())
 
     @property
     def batch_folder(self) -> Path:
@@ -320,7 +312,7 @@ class DuckStore:
         stopping: Callable[[], bool] = never,
     ) -> Comparison:
         with self.snapshot() as snapshot:
-            snapshot.export_speed(version, stream, evidence)
+            export_speed(snapshot, version, stream, evidence)
         comparison = compare_layers(version.view, version.base(stream), evidence, partials, stopping)
         if not comparison.drift:
             evidence.unlink()
@@ -353,7 +345,7 @@ class DuckStore:
         with ExitStack() as reading:
             with self._table_views.in_order:  # not between a step of the table and that of the views over it
                 snapshot = reading.enter_context(self.snapshot())
-            version = snapshot.write_rows(version, folder)
+            version = export_rows(snapshot, version, folder)
         return version, compare_with_table(version.view, folder, stopping)
 
     def note_audit(self, audit: Audit) -> None:
@@ -439,28 +431,6 @@ class DuckStore:
 
     def keep(self, kind: str, name: str, value: str | None) -> None:
         self._kept.write(kind, name, value)
-
-    def kept(self, kind: str) -> dict[str, str]:
-        return self._kept.read(kind)
-
-    # Connections
-
-    def snapshot(self) -> AbstractContextManager[DuckSnapshot]:
-        return self._transactions.snapshot()
-
-    def read(self, work: Callable[[Snapshot], T]) -> T:
-        return self._transactions.read(work)
-
-    def serving_now(self, view: str) -> Version | None:
-        return find_serving(self._committed, view)
-
-    @property
-    def _committed(self) -> Sequence[Version]:
-        """The versions that are known to be committed; none while a write is committed."""
-        return self._transactions.committed or ()
-
-    def close(self) -> None:
-        self._database.close()
 
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import duckdb
-import pyarrow as pa
 
+from headrace.arrow import pa
 from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import ARRIVED, View
 from headrace.store.base import Partials

@@ -14,10 +14,11 @@ from dataclasses import replace
 from functools import partial
 
 import duckdb
-import structlog
 
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
+from headrace.logger import Logger
+from headrace.parse.time_patterns import register as register_times
 from headrace.store.base import Partials, Step
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows, fill, follow, functions_of, is_made_of
@@ -26,12 +27,13 @@ from headrace.store.duckdb.snapshot import find_serving, speed_tables
 from headrace.store.duckdb.table_rows import stage_changes, types_of
 from headrace.store.duckdb.tables import create_speed
 from headrace.store.duckdb.versions import change, change_base, insert_version, now_us, position_text, read_versions
+from headrace.store.functions import register_function
 from headrace.store.version import Base, Version
 
 RETRY_S = 30.0  # until a view that failed is tried again
 
 Connection = duckdb.DuckDBPyConnection
-log = structlog.get_logger("headrace.store")
+log = Logger("headrace.store")
 
 
 class TableViews:
@@ -102,7 +104,8 @@ class TableViews:
     def _give_functions(self, views: Sequence[Version]) -> None:
         with self._database.use():
             for view in views:
-                self._database.give(functions_of(view.view))
+                functions = {each.name: partial(register_function, function=each) for each in functions_of(view.view)}
+                self._database.give({"times": register_times, **functions})
 
     def _try(self, view: Version, work: Callable[[Connection], None]) -> None:
         name = view.view.name

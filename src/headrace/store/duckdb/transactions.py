@@ -72,8 +72,11 @@ class Transactions:
 
     @contextmanager
     def snapshot(self) -> Iterator[DuckSnapshot]:
-        """A consistent read in a transaction of its own."""
+        """A consistent read in a transaction of its own; without one of a file that is only read: nobody changes it."""
         with self._database.use(), self._database.reader() as connection:
+            if self._database.read_only:
+                yield DuckSnapshot(connection, self._database, self.committed, self._lookups)
+                return
             connection.begin()
             try:
                 known = self.committed

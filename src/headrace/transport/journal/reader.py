@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from headrace.arrow import np
 from headrace.errors import CorruptionError
 from headrace.parse.frames import frame
 from headrace.transport.base import Events

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 
 from headrace.define.model import TEXT
 from headrace.parse.frames import frame_messages
-from headrace.parse.schema import UTC_US
+from headrace.parse.schema import utc_us
 from headrace.parse.tombstones import NO_VALUE
 from headrace.transport.base import Events
 from headrace.transport.position import event_base
@@ -45,7 +45,7 @@ class KafkaMetadata:
         return pa.array(rows, HEADERS)
 
     def timestamp(self) -> pa.Array:
-        return pa.array(self.times_ms * 1000, mask=self.times_ms < 0).cast(UTC_US)
+        return pa.array(self.times_ms * 1000, mask=self.times_ms < 0).cast(utc_us())
 
     def topic(self) -> pa.Array:
         return pa.repeat(pa.scalar(self.messages[0].topic(), pa.string()), len(self.messages))
