@@ -198,7 +198,7 @@ class Offline(WithoutServer):
 
     def stream(self, name: str) -> StreamDefinition:
         """The definition of a stream."""
-        from headrace.server.describe import describe_definition  # only commands that use it load it
+        from headrace.server.describe_stream import describe_definition  # only commands that use it load it
 
         return describe_definition(self._writer.stream(name))
 
@@ -228,7 +228,9 @@ class Offline(WithoutServer):
 
     def alerts(self) -> list[AlertStatus]:
         """All alerts as the server left them."""
-        return self._state.alerts()
+        from headrace.client.stopped_alerts import describe_alerts  # only commands that use it load it
+
+        return describe_alerts(self._folder)
 
     def sinks(self) -> list[SinkStatus]:
         """The sinks as the server left them."""
@@ -236,7 +238,13 @@ class Offline(WithoutServer):
 
     def graph(self) -> GraphStatus:
         """What reads what; before the first apply, of the definitions folder."""
-        return self._state.graph()
+        # Only commands that use them load them.
+        from headrace.define.graph import graph_of
+        from headrace.server.graph import describe_graph
+
+        applied = self._folder.catalog
+        catalog = applied if len(applied) else self._folder.declared()
+        return describe_graph(graph_of(catalog), self.status(), self.tables())
 
     def status(self) -> WorkspaceStatus:
         """State of the workspace, streams, views and sinks."""

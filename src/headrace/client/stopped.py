@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.alert.describe import describe
-from headrace.alert.state import read_state, state_file
-from headrace.alert.status import AlertStatus
 from headrace.client.folder import Folder
 from headrace.client.without import DOWN
-from headrace.define.graph import graph_of
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.format import iso_us
+from headrace.lake.figures import lake_figures
 from headrace.lake.lateness_record import read_lateness
-from headrace.lake.upkeep import lake_figures
 from headrace.serve.streams import Fresh
 from headrace.server.describe import (
     Layers,
     describe_audit,
-    describe_damaged,
-    describe_definition,
-    describe_derived,
-    describe_versions,
     describe_view,
     join_lanes,
     lanes_by_definition,
     read_layers,
     warnings,
 )
-from headrace.server.graph import describe_graph
+from headrace.server.describe_stream import describe_damaged, describe_definition, describe_derived
+from headrace.server.describe_versions import describe_versions
 from headrace.server.lateness import describe_lateness
 from headrace.server.logical import describe_logical
 from headrace.server.sinks import describe_stopped
 from headrace.server.state import (
     AuditStatus,
-    GraphStatus,
     LogicalStatus,
     SinkStatus,
     StreamStatus,
@@ -50,8 +41,8 @@ from headrace.server.stream import Lanes
 from headrace.server.tables import describe_tables
 from headrace.sink.progress import read_progress
 from headrace.store.version import Version
-from headrace.transport.opening import backlog_bytes, check_transport
 from headrace.transport.position import START
+from headrace.transport.stored import backlog_bytes, check_transport
 
 
 class StoppedWorkspace:
@@ -104,23 +95,11 @@ class StoppedWorkspace:
         with self._folder.store_of(view).snapshot() as snapshot:
             return [describe_audit(audit) for audit in snapshot.audits(view)]
 
-    def alerts(self) -> list[AlertStatus]:
-        """All alerts as the server left them."""
-        now_us, alerts = time.time_ns() // 1000, self._folder.catalog.alerts
-        states = {name: read_state(state_file(self._folder.workspace.alerts, name)) for name in alerts}
-        return [describe(alert, states[name], now_us, DOWN, None) for name, alert in alerts.items()]
-
     def sinks(self) -> list[SinkStatus]:
         """The sinks as the server left them."""
         store = self._folder.store
         known = read_progress(store) if store is not None else {}
         return [describe_stopped(sink, known.get(name)) for name, sink in sorted(self._folder.catalog.sinks.items())]
-
-    def graph(self) -> GraphStatus:
-        """What reads what; before the first apply, of the definitions folder."""
-        applied = self._folder.catalog
-        catalog = applied if len(applied) else self._folder.declared()
-        return describe_graph(graph_of(catalog), self.status(), self.tables())
 
     def status(self) -> WorkspaceStatus:
         """State of the workspace, streams, views and sinks."""

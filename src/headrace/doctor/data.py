@@ -21,7 +21,7 @@ from headrace.maintain.slices import damaged_slices
 from headrace.names import shell
 from headrace.store.opening import check_batch_tables, store_format, table_faults
 from headrace.store.reading import open_to_read
-from headrace.transport.opening import check_transport
+from headrace.transport.stored import check_transport
 from headrace.workspace.applied import read_running
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace

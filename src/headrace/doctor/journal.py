@@ -8,8 +8,16 @@ from pathlib import Path
 from headrace.doctor.finding import Finding, bad, good, warn
 from headrace.errors import CorruptionError
 from headrace.format import plural
-from headrace.transport.journal.journal import check_format
-from headrace.transport.journal.record import HEADER, Segment, is_intact, list_segments, read_durable, unpack, walk
+from headrace.transport.journal.record import (
+    HEADER,
+    Segment,
+    check_format,
+    is_intact,
+    list_segments,
+    read_durable,
+    unpack,
+    walk,
+)
 
 MOST_BYTES = 64 << 20  # of the newest segment, whose records are checked one by one
 

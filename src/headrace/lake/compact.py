@@ -16,12 +16,11 @@ from headrace.errors import CorruptionError
 from headrace.faults import fault_point
 from headrace.lake.batches import batches
 from headrace.lake.file import LakeFileWriter, NewFile
-from headrace.lake.files import LakeFile
+from headrace.lake.files import TARGET_BYTES, LakeFile
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION
 from headrace.lake.table import LakeTable
 from headrace.parse.schema import utc_us
 
-TARGET_BYTES = 128 << 20  # of Parquet in one file
 GATHER = 8  # neighbours of one level that make a file of the next
 MOST_FILES = 1000  # in one group
 GROUP_ROWS = 128 << 10  # rows of a row group: what is in memory at a time, and what a reader can skip

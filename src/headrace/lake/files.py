@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+TARGET_BYTES = 128 << 20  # of Parquet in one file, once many were combined
+
 
 @dataclass(frozen=True)
 class LakeFile:

@@ -7,12 +7,12 @@ delta-rs, Spark and Arrow open the table and its files themselves, at what `loca
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
+from uuid import uuid4
 
 from headrace.disk import sync
 
@@ -98,7 +98,7 @@ class LocalStorage:
 
     def put(self, name: str, content: bytes) -> bool:
         # A link to a file that is already on disk; linking fails if the name exists.
-        draft, target = self._folder / f".entry-{secrets.token_hex(6)}", self._folder / name
+        draft, target = self._folder / f".entry-{uuid4().hex}", self._folder / name
         try:
             _write_synced(draft, content)
             os.link(draft, target)

@@ -17,7 +17,6 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from headrace.define.model import Stream
 from headrace.disk import FIRST_FORMAT, disk_full, is_disk_full, refuse_newer
 from headrace.errors import ConflictError, CorruptionError, FencedError, HeadraceError, UnavailableError
-from headrace.lake.file import NewFile
 from headrace.lake.files import FileIndex, LakeFile, summary
 from headrace.lake.health import check_log, has_events
 from headrace.lake.log import Action, DeltaLog, file_changes, schema_change, transaction
@@ -28,6 +27,7 @@ from headrace.timing import later
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:
+    from headrace.lake.file import NewFile
     from headrace.lake.since import Since
 
 FORMAT = 1  # of the table: its columns, its application transactions and the names of its files

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.faults import fault_point
-from headrace.lake.compact import TARGET_BYTES, Compaction
+from headrace.lake.compact import Compaction
 from headrace.lake.table import DATA, LakeTable
 from headrace.transport.base import Transport
 
@@ -71,22 +70,6 @@ class Upkeep:
         """The Parquet files that are stored, with the time of their last modification."""
         files = [file for prefix in DATA for file in self._table.storage.list(prefix)]
         return {file.name: file.modified_s for file in files if file.name.endswith(".parquet")}
-
-
-@dataclass(frozen=True)
-class LakeFigures:
-    """The size of a stream's lake on disk. Files are small while compaction may still combine them."""
-
-    files: int
-    bytes: int
-    small: int
-
-
-def lake_figures(table: LakeTable | None) -> LakeFigures:
-    """The figures of a lake; zeros if there is none yet."""
-    files = table.all_files() if table else []
-    small = sum(file.size < TARGET_BYTES // 2 for file in files)
-    return LakeFigures(len(files), sum(file.size for file in files), small)
 
 
 def _first_commit(path: str) -> int:

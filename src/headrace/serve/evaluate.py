@@ -52,7 +52,9 @@ def answer(store: StoreReader, question: Question, freshness: Freshness, now: da
     return answer_serving(store, question, freshness, now)[1]
 
 
-def answer_serving(store: StoreReader, question: Question, freshness: Freshness, now: datetime) -> tuple[Version, Answer]:
+def answer_serving(
+    store: StoreReader, question: Question, freshness: Freshness, now: datetime
+) -> tuple[Version, Answer]:
     """The same, with the version that it comes from."""
 
     def work(snapshot: Snapshot) -> tuple[Version, Answer]:

@@ -13,7 +13,7 @@ from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.lake.health import check_files, check_log
 from headrace.serve.streams import Age
-from headrace.server.describe import describe_damaged
+from headrace.server.describe_stream import describe_damaged
 from headrace.server.state import SkipStatus, StreamStatus
 from headrace.server.stream import BuildProgress, Lanes
 from headrace.store.version import Base, Version

@@ -5,32 +5,23 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar, get_args
 
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import Shape, Source, Stream, View, Window
+from headrace.define.model import Shape, Stream, View, Window
 from headrace.define.own import plain
 from headrace.define.relation_duckdb import refuse_duckdb
-from headrace.define.relation_text import sources_of
 from headrace.define.shape import outputs_of, written, written_order
 from headrace.format import freshness, iso_us
-from headrace.plan.edits import classify
-from headrace.secrets import shown
 from headrace.serve.streams import Age, Fresh
 from headrace.server.state import (
     AuditStatus,
     BuildStatus,
     ColumnStatus,
     DriftStatus,
-    FieldStatus,
-    SourceStatus,
-    StreamDefinition,
-    StreamStatus,
-    UniqueStatus,
-    VersionStatus,
     ViewStatus,
 )
 from headrace.server.stream import BuildProgress, Lanes
@@ -75,48 +66,6 @@ def _events(snapshot: Snapshot, version: Version) -> tuple[int, int]:
     return sum(table.events for table in version.batch), snapshot.speed_events(version)
 
 
-def describe_definition(stream: Stream) -> StreamDefinition:
-    """What the definition of a stream says."""
-    return StreamDefinition(
-        name=stream.name,
-        format=stream.format,
-        fields=tuple(
-            FieldStatus(
-                each.name,
-                str(each.type),
-                each.nullable,
-                each.computed.sql if each.computed else None,
-                each.path,
-                each.record,
-            )
-            for each in stream.fields
-        ),
-        event_time=stream.event_time,
-        patience_ms=stream.patience_ms,
-        idle_timeout_ms=stream.idle_timeout_ms,
-        unique=UniqueStatus(stream.unique.columns, stream.unique.within_ms) if stream.unique else None,
-        source=describe_source(stream.source) if stream.source else None,
-        derived_from=sources_of(stream.relation) if stream.relation else (),
-    )
-
-
-def describe_source(source: Source) -> SourceStatus:
-    """Where events come from, without secrets."""
-    return SourceStatus(source.connector, {name: shown(name, value) for name, value in source.options})
-
-
-def describe_derived(stream: Stream) -> StreamStatus:
-    """A derived stream: it has no log, and so no numbers."""
-    return describe_damaged(stream, None)
-
-
-def describe_damaged(stream: Stream, error: str | None) -> StreamStatus:
-    """A stream of which only the definition and the damage are known."""
-    known = vars(describe_definition(stream))
-    unknown = {each.name: None for each in fields(StreamStatus) if each.name not in known}
-    return StreamStatus(**{**known, **unknown, "error": error})
-
-
 def describe_view(
     view: View,
     versions: Iterable[Version],
@@ -135,7 +84,7 @@ def describe_view(
     states = Counter(version.state for version in own)
     audits = layers.audits if layers else ()
     last = next((audit for audit in audits if serving and audit.number == serving.number), None)
-    lane, lane_reason = _lane(serving, lanes)
+    lane, lane_reason = lane_of(serving, lanes)
     shape = view.shape or Shape()
     spans = _spans(view.window)
     return ViewStatus(
@@ -242,56 +191,12 @@ def _spans(window: Window | None) -> tuple[int | None, int | None]:
     return window.size_ms, window.slide_ms
 
 
-def _lane(version: Version | None, lanes: Lanes) -> tuple[str | None, str | None]:
+def lane_of(version: Version | None, lanes: Lanes) -> tuple[str | None, str | None]:
     """The lane of a version, and why it is Spark."""
     if version is None or version.id not in lanes:
         return None, None
     reason = lanes[version.id]
     return ("fused" if reason is None else "spark"), reason
-
-
-def describe_versions(
-    snapshot: Snapshot, view: str, errors: Mapping[int, str], lanes: Lanes = NO_LANES
-) -> list[VersionStatus]:
-    """The versions of a view, newest first; `errors` say why one cannot be built, by its number."""
-    own = {version.number: version for version in snapshot.versions() if version.view.name == view}
-    return [
-        _describe_version(snapshot, own[number], own.get(own[number].replaces or 0), errors.get(number), lanes)
-        for number in sorted(own, reverse=True)
-    ]
-
-
-def _describe_version(
-    snapshot: Snapshot, version: Version, earlier: Version | None, error: str | None, lanes: Lanes
-) -> VersionStatus:
-    """A version and what it changed; `earlier` is the one that it replaced, if that is still kept."""
-    batch_rows, speed_rows = snapshot.count(version)
-    lane, lane_reason = _lane(version, lanes)
-    edit = classify(earlier.view, version.view, (earlier.patience_ms, version.patience_ms)) if earlier else None
-    return VersionStatus(
-        version=version.number,
-        state=version.state,
-        since=iso_us(version.changed_at_us),
-        fingerprint=version.fingerprint,
-        replaces=version.replaces,
-        changed_from=earlier.number if earlier else None,
-        changes=tuple(edit.texts) if edit else (),
-        horizon=version.total("horizon"),
-        next_horizon=_next_horizon(version),
-        built_to=version.total("built_to"),
-        applied_to=version.total("applied_to"),
-        batch_tables=len(version.batch),
-        batch_events=sum(table.events for table in version.batch),
-        speed_events=snapshot.speed_events(version),
-        batch_rows=batch_rows,
-        speed_rows=speed_rows,
-        has_rows=version.home is not None,
-        lane=lane,
-        lane_reason=lane_reason,
-        stalled=version.stalled,
-        alarm=version.alarm,
-        error=error,
-    )
 
 
 def describe_build(version: Version, parts: Sequence[BuildProgress]) -> BuildStatus:
@@ -308,13 +213,6 @@ def describe_build(version: Version, parts: Sequence[BuildProgress]) -> BuildSta
         stalled=version.stalled,
         error=next((part.error for part in parts if part.error), None),
     )
-
-
-def _next_horizon(version: Version) -> int | None:
-    """Where the horizon will be after the beats under way; None if there is none."""
-    if all(base.next_horizon is None for base in version.bases):
-        return None
-    return sum(base.horizon if base.next_horizon is None else base.next_horizon for base in version.bases)
 
 
 def add_up(values: Iterable[Number | None]) -> Number | None:

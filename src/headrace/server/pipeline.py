@@ -16,17 +16,19 @@ from headrace.errors import HeadraceError, StartingError
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest
 from headrace.lake.dead import DeadLetters
+from headrace.lake.figures import lake_figures
 from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.pins import ChoosePins, no_pins
 from headrace.lake.replay import Replay, on_spark
 from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique_index import UniqueIndex
-from headrace.lake.upkeep import Upkeep, lake_figures
+from headrace.lake.upkeep import Upkeep
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.serve.streams import Age
 from headrace.server.append_supervisor import AppendSupervisor
 from headrace.server.damaged import find_damage
-from headrace.server.describe import describe_definition, lanes_by_definition
+from headrace.server.describe import lanes_by_definition
+from headrace.server.describe_stream import describe_definition
 from headrace.server.lane import Lane
 from headrace.server.latency import Latencies
 from headrace.server.lateness import describe_lateness
@@ -38,8 +40,9 @@ from headrace.spark.failures import one_line
 from headrace.store.base import Store
 from headrace.store.version import Base, Version
 from headrace.timing import Rate, Timing
-from headrace.transport.opening import check_transport, open_transport
+from headrace.transport.opening import open_transport
 from headrace.transport.position import Position
+from headrace.transport.stored import check_transport
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 

@@ -43,7 +43,7 @@ from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
 from headrace.server.definitions import Definitions
-from headrace.server.describe import describe_definition
+from headrace.server.describe_stream import describe_definition
 from headrace.server.following import Following
 from headrace.server.graph import describe_graph
 from headrace.server.logical import describe_logical, refuse_logical

@@ -11,7 +11,8 @@ from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
 from headrace.plan.cost import Costs, Size, lake_size, load_now, unread_size
 from headrace.plan.rollback import Rollback, plan_rollback
 from headrace.plan.ways import choose_way
-from headrace.server.describe import describe_audit, describe_versions, join_lanes
+from headrace.server.describe import describe_audit, join_lanes
+from headrace.server.describe_versions import describe_versions
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.server.state import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.stream import RunningStream

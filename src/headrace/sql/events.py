@@ -32,8 +32,8 @@ from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit
 from headrace.sql.query import HIGHEST_LIMIT, check_text
 from headrace.sql.years import within_years
-from headrace.transport.opening import backlog_bytes
 from headrace.transport.position import START
+from headrace.transport.stored import backlog_bytes
 from headrace.workspace.applied import read_running
 from headrace.workspace.local_spark import local_session
 from headrace.workspace.settings import Workspace

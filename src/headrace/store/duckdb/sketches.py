@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import duckdb
@@ -10,8 +10,8 @@ from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
 from headrace.aggregate.own import OWN
-from headrace.aggregate.packed import unchunked
-from headrace.arrow import pa
+from headrace.aggregate.packed import binary, unchunked
+from headrace.arrow import np, pa
 
 Functions: TypeAlias = Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]]  # by names: what registers them
 
@@ -29,7 +29,7 @@ def _pairwise(merge: Merge) -> Callable[[pa.Array, pa.Array], pa.Array]:
     def union(a: pa.Array, b: pa.Array) -> pa.Array:
         if merge.pairs:
             return merge.pairs(unchunked(a), unchunked(b))
-        return pa.array(map(merge.pair, a.to_pylist(), b.to_pylist()), pa.binary())
+        return _binary(map(merge.pair, a.to_pylist(), b.to_pylist()))
 
     return union
 
@@ -40,9 +40,15 @@ def _folding(merge: Merge) -> Callable[[pa.Array], pa.Array]:
     def fold(lists: pa.Array) -> pa.Array:
         if merge.lists:
             return merge.lists(unchunked(lists))
-        return pa.array((merge.merge(items) for items in lists.to_pylist()), pa.binary())
+        return _binary(merge.merge(items) for items in lists.to_pylist())
 
     return fold
+
+
+def _binary(values: Iterable[bytes]) -> pa.Array:
+    """An array of these values. Arrow's own `array` would load pandas, 295 modules, to look for its types."""
+    every = list(values)
+    return binary(np.frombuffer(b"".join(every), np.uint8), 1, np.cumsum([0, *map(len, every)]))
 
 
 MERGES: Functions = {"merges": register_functions}

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from headrace.disk import disk_full, is_disk_full, read_format, refuse_newer, write_format
+from headrace.disk import disk_full, is_disk_full, write_format
 from headrace.errors import FencedError, HeadraceError, UnavailableError, UsageError
 from headrace.faults import fault_point
 from headrace.names import decode_name
 from headrace.transport.base import Receipt, Skipped
 from headrace.transport.journal.keys import Keys
 from headrace.transport.journal.reader import JournalReader
-from headrace.transport.journal.record import HEADER, Record, Segment, damaged
+from headrace.transport.journal.record import FORMAT, HEADER, Record, Segment, check_format, damaged
 from headrace.transport.journal.recover import recover, visit_records
 from headrace.transport.journal.segments import NewRecord, Segments
 from headrace.transport.position import START, Position
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # Of a journal's folder: segments and their names, the durable end, the files that were sent. Format 2 has records with
 # another checksum; those of format 1 stay as they are.
-FORMAT = 2
 SEGMENT_BYTES = 256 << 20
 MOST_GROUP = 16 << 20  # bytes of the requests that are written at once
 AGE_STEP_S = 0.005  # groups that arrive closer together than this share an entry of `_Ages`
@@ -330,13 +329,6 @@ class _Ages:
         with self._lock:
             index = bisect_right(self._positions, position) - 1
             return self._times_s[index] if index >= 0 else None
-
-
-def check_format(folder: Path) -> int:
-    """The format version of a journal. Raises NewerFormatError if this code does not read it."""
-    version = read_format(folder)
-    refuse_newer(f"journal '{folder}'", version, FORMAT)
-    return version
 
 
 def read_sent(folder: Path) -> SentFiles:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import xxhash
 
+from headrace.disk import read_format, refuse_newer
 from headrace.errors import CorruptionError
 
+FORMAT = 2
 MAGIC = b"HRJ2"
 OLDER_MAGIC = b"HRJ1"  # of records with a CRC-32, which takes five times as long; they are read, and no longer written
 HEADER = struct.Struct("<4sIIIqq")  # magic, checksum, bytes of meta, bytes of payload, arrival in us, position
@@ -176,3 +178,10 @@ def cut(folder: Path, start: int, end: int, target_bytes: int, most_bytes: int) 
         if first < last:
             ranges.append((first, last))
     return ranges
+
+
+def check_format(folder: Path) -> int:
+    """The format version of a journal. Raises NewerFormatError if this code does not read it."""
+    version = read_format(folder)
+    refuse_newer(f"journal '{folder}'", version, FORMAT)
+    return version
