@@ -23,7 +23,6 @@ from headrace.server.describe import (
     warnings,
 )
 from headrace.server.describe_stream import describe_damaged, describe_definition, describe_derived
-from headrace.server.describe_versions import describe_versions
 from headrace.server.lateness import describe_lateness
 from headrace.server.logical import describe_logical
 from headrace.server.sinks import describe_stopped
@@ -87,6 +86,8 @@ class StoppedWorkspace:
 
     def versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view as the server left them, newest first."""
+        from headrace.server.describe_versions import describe_versions  # only commands that use it load it
+
         with self._folder.store_of(view).snapshot() as snapshot:
             return describe_versions(snapshot, view, errors={}, lanes=self._lanes(snapshot.versions()))
 

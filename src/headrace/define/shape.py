@@ -5,7 +5,6 @@ In such an expression an aggregate is a name, its id: an expression means the sa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from headrace.define.expression.syntax import Call, Interval, Literal, Name, Nod
 from headrace.define.expression.terms import Term, render
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.mistakes import FollowUpError, each
-from headrace.define.model import Column, Key, Order, Output, Shape, View, Window
+from headrace.define.model import Column, Key, Order, Output, Shape, Window
+from headrace.define.outputs import with_calls
 from headrace.define.own import plain
 from headrace.define.sql.windows import window_bound
 from headrace.define.tokens import END, NUMBER, Source
@@ -278,7 +278,7 @@ class ShapeReader:
             for one in each(error):
                 for part in ("message", "found", "fix", "write"):
                     text = getattr(one, part)
-                    setattr(one, part, text and plain(_with_calls(text, self.scope.columns)))
+                    setattr(one, part, text and plain(with_calls(text, self.scope.columns)))
             raise
 
 
@@ -290,13 +290,6 @@ def _refuse(source: Source, node: Node, expression: Expression, scope: ShapeScop
         )
 
 
-def outputs_of(view: View) -> tuple[Output, ...]:
-    """The columns of a view's answers."""
-    if view.shape and (view.shape.outputs or view.shape.only_keys):
-        return view.shape.outputs
-    return tuple(Output(c.name, Expression(aggregate_id(c.aggregate), c.aggregate.spark_type)) for c in view.columns)
-
-
 def shape_types(keys: Iterable[Key], columns: Iterable[Column]) -> dict[str, Type]:
     """The names that the expressions of a shape use, with their types."""
     return {
@@ -304,28 +297,6 @@ def shape_types(keys: Iterable[Key], columns: Iterable[Column]) -> dict[str, Typ
         **dict.fromkeys(BOUNDS, TIMESTAMP),
         **{aggregate_id(column.aggregate): column.aggregate.spark_type for column in columns},
     }
-
-
-def written(view: View, expression: Expression) -> str:
-    """The expression as SELECT writes it: each aggregate as a call."""
-    return re.sub(r"(\d\.\d+)BD\b", r"\1", _with_calls(expression.sql, view.columns))
-
-
-def _with_calls(text: str, columns: Iterable[Column]) -> str:
-    calls = {aggregate_id(column.aggregate): column.aggregate.sql for column in columns}
-    return re.sub(r"\w+", lambda match: calls.get(match[0], match[0]), text)
-
-
-def written_order(view: View, order: Iterable[Order]) -> str:
-    """The items of ORDER BY as they are written."""
-    return ", ".join(_written_item(view, item) for item in order)
-
-
-def _written_item(view: View, item: Order) -> str:
-    name = next((output.name for output in outputs_of(view) if output.expression == item.expression), None)
-    direction = " DESC" if item.descending else ""
-    nulls = "" if item.nulls_first != item.descending else f" NULLS {'FIRST' if item.nulls_first else 'LAST'}"
-    return f"{name or written(view, item.expression)}{direction}{nulls}"
 
 
 def _aggregate_term(aggregate: Aggregate) -> Term:

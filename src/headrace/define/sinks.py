@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from headrace.define.connectors import BOOLEANS, FILES, Connector, check_options, find_connector
 from headrace.define.expression.check import Scope
 from headrace.define.model import Mode, Sink, Stream, View
-from headrace.define.shape import BOUNDS, outputs_of
+from headrace.define.outputs import outputs_of
+from headrace.define.shape import BOUNDS
 from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
 

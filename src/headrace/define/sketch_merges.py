@@ -14,8 +14,8 @@ import orjson
 from headrace.aggregate import REGISTRY
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
+from headrace.define.outputs import outputs_of
 from headrace.define.queries import QueryError
-from headrace.define.shape import outputs_of
 from headrace.types import STRING, Expression
 
 if TYPE_CHECKING:

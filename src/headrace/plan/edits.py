@@ -15,11 +15,11 @@ from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
+from headrace.define.outputs import outputs_of, written, written_order
 from headrace.define.own import plain_changes
 from headrace.define.pruning import prune
 from headrace.define.relation import Log, Relation
 from headrace.define.relation_text import describe_relation
-from headrace.define.shape import outputs_of, written, written_order
 from headrace.define.tables import holds_rows_of_table
 from headrace.plan.cost import How
 from headrace.types import Expression

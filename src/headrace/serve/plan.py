@@ -9,7 +9,7 @@ from headrace.aggregate import Value
 from headrace.define.calendar import UTC_NAME, Calendar
 from headrace.define.durations import DAY_MS, format_duration
 from headrace.define.model import View, Window
-from headrace.define.shape import outputs_of
+from headrace.define.outputs import outputs_of
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.cursor import read_cursor
 from headrace.serve.question import SETTLED_ONLY, Question

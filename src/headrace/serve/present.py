@@ -11,7 +11,7 @@ from headrace.aggregate import Aggregate, Value
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.model import View
-from headrace.define.shape import outputs_of
+from headrace.define.outputs import outputs_of
 from headrace.format import EPOCH
 from headrace.serve.answer import CellError
 from headrace.serve.cursor import Cursor

@@ -18,8 +18,9 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.mistakes import each
 from headrace.define.model import ARRIVED, Order, View
+from headrace.define.outputs import outputs_of
 from headrace.define.sample import share_of
-from headrace.define.shape import BOUNDS, ShapeReader, ShapeScope, outputs_of, read_order_items
+from headrace.define.shape import BOUNDS, ShapeReader, ShapeScope, read_order_items
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, QuestionError
 from headrace.serve.present import window_columns

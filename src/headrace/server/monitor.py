@@ -16,7 +16,6 @@ from headrace.server.describe import (
     Layers,
     add_up,
     describe_build,
-    describe_derived,
     describe_view,
     join_freshness,
     join_lanes,
@@ -24,6 +23,7 @@ from headrace.server.describe import (
     read_layers,
     warnings,
 )
+from headrace.server.describe_stream import describe_derived
 from headrace.server.state import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.server.stream import Lanes
 from headrace.server.tables import describe_tables

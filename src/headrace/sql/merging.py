@@ -12,7 +12,7 @@ from duckdb.func import ARROW, SPECIAL
 from headrace.aggregate import REGISTRY, Aggregate, Partial
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
-from headrace.define.shape import outputs_of
+from headrace.define.outputs import outputs_of
 from headrace.define.sketch_merges import COUNTS, PERCENTILE, SKETCH, SUFFIX
 from headrace.types import DOUBLE, Expression
 

@@ -18,7 +18,7 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical import MERGES
 from headrace.define.loosening import names_in
 from headrace.define.model import View
-from headrace.define.shape import outputs_of
+from headrace.define.outputs import outputs_of
 from headrace.define.sinks import row_types
 from headrace.define.sketch_merges import SKETCH
 from headrace.sql.merging import sketch_types

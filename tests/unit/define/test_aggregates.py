@@ -11,7 +11,7 @@ from headrace.aggregate import REGISTRY
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
-from headrace.define.shape import outputs_of
+from headrace.define.outputs import outputs_of
 from headrace.errors import DefinitionError
 from headrace.plan.edits import describe_output
 from headrace.store.columns import partials_of

@@ -10,7 +10,7 @@ import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
-from headrace.define.shape import outputs_of, written
+from headrace.define.outputs import outputs_of, written
 from headrace.errors import DefinitionError
 from headrace.plan.edits import classify, describe_view
 
