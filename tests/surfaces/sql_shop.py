@@ -40,13 +40,14 @@ def fill(runtime: Runtime, folder: Path, view: str = "traffic", visits: list[Eve
     runtime._store.apply(step, {(view, version.number): [file]})
 
 
-def fill_stopped(folder: Path) -> None:
+def fill_stopped(folder: Path, *views: str) -> None:
     """The same in a workspace that no server holds afterwards."""
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
         lake = runtime._pipelines["visits"].table
         # A view that is ahead of its lake would be dropped at the next start.
         lake.commit(lake.state, Position.at(1), NEWEST_US, [])
-        fill(runtime, folder)
+        for view in views or ("traffic",):
+            fill(runtime, folder, view)
     finally:
         runtime.stop()

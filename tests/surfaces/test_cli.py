@@ -17,7 +17,7 @@ from headrace.cli.app import COMMANDS, load_command
 from headrace.cli.init import settings_text
 from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
-from tests.surfaces.sql_shop import fill_stopped
+from tests.surfaces.modules import HEAVY, WITHOUT_SERVER, imported_modules, make_stopped, packages, stopped_modules
 
 Command = Callable[..., Ran]
 EXPECTED = {
@@ -44,31 +44,12 @@ def test_each_command_has_help(headrace: Command, command: str) -> None:
     assert f"Usage: headrace {command}" in result.out
 
 
-HEAVY = {
-    "pyspark", "py4j", "duckdb", "pyarrow", "numpy", "pandas", "deltalake", "fastapi", "structlog", "httpx2",
-    "pydantic",
-}  # fmt: skip
 MOST_MODULES = 300  # of a command that asks a server
-PRINT_MODULES = (
-    "import sys; from headrace.cli.app import run; code = run(sys.argv[1:]); print(*sys.modules); sys.exit(code)"
-)
-
-
-def imported_modules(*arguments: object) -> list[str]:
-    """The modules that a command has imported when it ends. Their number is the same on every machine."""
-    command = [sys.executable, "-c", PRINT_MODULES, *map(str, arguments)]
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
-    return process.stdout.splitlines()[-1].split()
-
-
-def packages(modules: list[str]) -> set[str]:
-    return {name.partition(".")[0] for name in modules}
 
 
 def test_help_imports_little() -> None:
     modules = imported_modules("--help")
-    assert not packages(modules) & {*HEAVY, "rich", "orjson"}
+    assert not packages(modules).keys() & {*HEAVY, "rich", "orjson"}
     assert len(modules) <= 160
 
 
@@ -77,7 +58,7 @@ def test_help_of_a_command_imports_no_heavy_package() -> None:
     process = subprocess.run(
         [sys.executable, "-c", f"{load_all}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
-    assert not packages(process.stdout.split()) & HEAVY
+    assert not packages(process.stdout.split()).keys() & HEAVY
 
 
 def test_commands_beside_a_server_import_little(applied: Path, served: Served) -> None:
@@ -88,29 +69,15 @@ def test_commands_beside_a_server_import_little(applied: Path, served: Served) -
     ):  # fmt: skip
         for options in (["-w", applied], ["--json", "-w", served.url]):
             modules = imported_modules(*command, *options)
-            assert not packages(modules) & HEAVY, command
+            assert not packages(modules).keys() & HEAVY, command
             assert len(modules) <= MOST_MODULES, command
 
 
-# Without a server a command reads the folder itself. The libraries that each needs are in docs/decisions/0084.
-MOST_WITHOUT_SERVER = {
-    ("sql", "--help"): 280, ("plan",): 430, ("send", "visits", "v.ndjson"): 560, ("streams",): 585,
-    ("views",): 750, ("status",): 750, ("ask", "traffic"): 1030,
-}  # fmt: skip
-LAKE = {"deltalake", "pyarrow", "numpy"}
-STORE = {"duckdb", "pyarrow", "numpy", "structlog"}
-NEEDED_WITHOUT_SERVER = {
-    "send": LAKE, "streams": LAKE, "views": STORE | LAKE, "status": STORE | LAKE, "ask": STORE | {"pandas"},
-}  # fmt: skip
-
-
-def test_commands_without_a_server_import_what_they_need(applied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill_stopped(applied)
-    write_events(applied / "v.ndjson", visit())
-    monkeypatch.chdir(applied)
-    for command, most in MOST_WITHOUT_SERVER.items():
-        modules = imported_modules(*command)
-        assert not packages(modules) & (HEAVY - NEEDED_WITHOUT_SERVER.get(command[0], set())), command
+def test_commands_without_a_server_import_what_they_need(tmp_path: Path) -> None:
+    make_stopped(tmp_path / "shop")
+    for command, (most, needed) in WITHOUT_SERVER.items():
+        modules = stopped_modules(command, tmp_path / "shop")
+        assert packages(modules).keys() & HEAVY <= needed, command
         assert len(modules) <= most, command
 
 
