@@ -20,6 +20,7 @@ GROUND = [
     "cells",
     "logs",
     "logger",
+    "arrow",
     "secrets",
 ]  # loose modules, used by all
 # Each may import the ground, those before it, and itself.
