@@ -18,7 +18,8 @@ import pytest
 
 from headrace.define.catalog import load
 from headrace.doctor.machine import _check_packages, check_memory
-from headrace.lake.table import LakeTable, NewFile
+from headrace.lake.file import NewFile
+from headrace.lake.table import LakeTable
 from headrace.store.base import Step
 from headrace.store.duckdb.database import FORMAT
 from headrace.store.duckdb.store import DuckStore

@@ -11,7 +11,8 @@ import typer
 from headrace.cli.until import _serves, interruptible
 from headrace.define.catalog import load
 from headrace.errors import ConflictError, NotReadyError
-from headrace.lake.table import LakeTable, NewFile
+from headrace.lake.file import NewFile
+from headrace.lake.table import LakeTable
 from headrace.transport.position import Position
 from headrace.workspace.settings import Workspace
 from tests.status import build_status, view_status

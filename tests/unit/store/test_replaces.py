@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from headrace.server.describe import describe_versions
+from headrace.server.describe_versions import describe_versions
 from headrace.store.base import Step
 from headrace.store.duckdb.database import FORMAT, OutdatedError
 from headrace.store.duckdb.reading import open_file
