@@ -59,7 +59,7 @@ def view_state(name: str, state: Mapping[str, Any]) -> list[str]:
     return [*lines, f"{name} is stalled: {state['stalled']}"] if state["stalled"] else lines
 
 
-def version_of(name: str, version: int, commits: Mapping[str, int]) -> str:
+def version_of(name: str, version: int | None, commits: Mapping[str, int]) -> str:
     """The version of a view and its commits; the version of a table, of which it is the log, is its last commit."""
     if name in commits:
         return f"version {commits[name]:,}"
