@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from headrace.bench.events import PAGES, arrays
@@ -22,6 +23,7 @@ from headrace.client.connect import connect
 from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable
+from headrace.plan.cost import sum_up
 from headrace.workspace.settings import Workspace
 
 Tell = Callable[[str], None]
@@ -188,7 +190,7 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         tell(f"a history of {HISTORY:,} events")
         extend(LakeTable(lake, VISITS, fence=1), HISTORY)
         with start_server(folder) as server:
-            (quiet, edited, rest), served = _run(server, tell)
+            (quiet, edited, rest), served, builds = _run(server, tell)
         answers = quiet.answers + edited.answers + rest.answers
         tell(f"{len(answers):,} answers are judged")
         wrong = wrong_answers(LakeTable(lake, VISITS, fence=None), served, answers)
@@ -209,16 +211,30 @@ def edits_under_load(tell: Tell) -> list[Figure]:
         Figure(f"freshness {during} against none, p99", ratio, "x", spread, 2, False),
         of_percentile(f"point answer {during}", edited.answer_ms, 0.5, "ms", None),
         of_percentile(f"point answer {during}", edited.answer_ms, 0.99, "ms", None),
+        estimates_off_by(builds),
     ]
 
 
-def _run(server: Server, tell: Tell) -> tuple[tuple[Observations, Observations, Observations], dict[int, Definition]]:
-    """The observations without edits, during edits and in between, and the definition of each version."""
+def estimates_off_by(builds: Iterable[tuple[float, float]]) -> Figure:
+    """How far the estimates of plans are from what builds took; `builds` are seconds of both."""
+    factors = [max(estimated_s / took_s, took_s / estimated_s) for estimated_s, took_s in builds]
+    spread = f"{min(factors):.2f} to {max(factors):.2f} in {len(factors)} builds"
+    return Figure("estimate of a plan against what its build took", median(factors), "x", spread, 2, False)
+
+
+def _run(
+    server: Server, tell: Tell
+) -> tuple[tuple[Observations, Observations, Observations], dict[int, Definition], list[tuple[float, float]]]:
+    """The observations without edits, during edits and in between; the definition of each version; what builds took.
+
+    Of each build: the estimate of its plan and what it took, in seconds.
+    """
     number = _wait_for_version(Connection(server.url), None)
     served = {number: FIRST}
     load = Load(server.url)
     time.sleep(WARM_S)
     rounds: list[tuple[Observations, Observations]] = []
+    builds: list[tuple[float, float]] = []
     for at, (kind, definition) in enumerate(edits()):
         if at % IN_A_ROW == 0:
             tell(f"{FLOW:,} events/s in, {QUERIES} answers/s out, no edit")
@@ -230,15 +246,19 @@ def _run(server: Server, tell: Tell) -> tuple[tuple[Observations, Observations, 
         with load.record_to(rounds[-1][1]):
             make_workspace(server.folder, definition.sql)
             with connect(str(server.folder)) as client:
-                client.apply()
+                costs = [change.cost for change in client.apply().builds if change.cost]
             number = _wait_for_version(Connection(server.url), number)
         served[number] = definition
-        tell(f"edit {at + 1}: {kind}, serves after {time.monotonic() - start:.1f} s")
+        took_s, estimated_s = time.monotonic() - start, sum_up(costs).seconds
+        if costs:
+            builds.append((estimated_s, took_s))
+        plan = f"; the plan said {estimated_s:.1f} s" if costs else ""
+        tell(f"edit {at + 1}: {kind}, serves after {took_s:.1f} s{plan}")
     load.stop()
     p99s = [tuple(f"{percentile(observations.fresh_s, 0.99):.2f}" for observations in pair) for pair in rounds]
     tell("freshness of each pause and of the edits after it, p99: " + ", ".join(f"{a} and {b} s" for a, b in p99s))
     quiet, edited = (_sum(parts) for parts in zip(*rounds, strict=True))
-    return (quiet, edited, load.rest), served
+    return (quiet, edited, load.rest), served, builds
 
 
 def _sum(parts: Iterable[Observations]) -> Observations:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from headrace.bench import history
-from headrace.bench.edits import edits
+from headrace.bench.edits import edits, estimates_off_by
 from headrace.bench.judge import Definition, Judge, PageAnswer, wrong_answers
 from headrace.define.catalog import parse
 from headrace.lake.table import LakeTable
@@ -60,3 +60,9 @@ def test_every_edit_is_a_definition_that_differs_from_the_one_before() -> None:
     assert all(parse(text).views for text in texts)
     assert len(texts) == 21
     assert all(a != b for a, b in pairwise(texts))
+
+
+def test_estimates_are_judged_by_a_factor_to_either_side() -> None:
+    figure = estimates_off_by([(2.0, 1.0), (1.0, 4.0), (3.0, 3.0)])
+    assert (figure.value, figure.spread, figure.passes) == (2.0, "1.00 to 4.00 in 3 builds", True)
+    assert estimates_off_by([(1.0, 2.5)]).passes is False
