@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 
 def run_endless(store: DuckStore, limit: TimeLimit) -> None:
     with limit.watch(), store.snapshot() as snapshot:
-        snapshot._connection.execute(ENDLESS).fetchall()  # type: ignore[attr-defined]
+        snapshot.connection.execute(ENDLESS).fetchall()  # type: ignore[attr-defined]
 
 
 def test_a_query_beyond_the_limit_is_interrupted(store: DuckStore) -> None:
@@ -51,7 +51,7 @@ def test_a_loop_beyond_the_limit_ends() -> None:
 
 def test_a_failure_within_the_limit_is_reported_as_it_is(store: DuckStore) -> None:
     with pytest.raises(duckdb.ParserException), question_limit(60).watch(), store.snapshot() as snapshot:
-        snapshot._connection.execute("SELEC 1")  # type: ignore[attr-defined]
+        snapshot.connection.execute("SELEC 1")  # type: ignore[attr-defined]
 
 
 def test_a_stop_ends_what_runs_and_what_begins_later(store: DuckStore) -> None:
