@@ -26,6 +26,8 @@ SELECT page, count(*) AS hits, round(100.0 * count(*) FILTER (WHERE status >= 50
 FROM visits GROUP BY page, window(at, '1 minute') HAVING count(*) > 1 ORDER BY error_rate DESC LIMIT 2;
 CREATE MATERIALIZED VIEW days AS
 SELECT date_trunc('day', at) AS day, count(*) AS hits, sum(bytes) AS bytes FROM visits GROUP BY date_trunc('day', at);
+CREATE STREAM cells (a STRING, n INT) WITH (KAFKA_TOPIC = 'cells', VALUE_FORMAT = 'CSV');
+CREATE MATERIALIZED VIEW sums AS SELECT a, sum(n) AS n FROM cells GROUP BY a;
 """
 ONLY_SPARK = """
 - name: only Spark computes it
@@ -59,6 +61,10 @@ BOTH = """
   given: *visits
   ask: days
   expect: [{day: 2026-01-31, hits: 4, bytes: 10}, {day: 2026-02-01, hits: 1}]
+- name: rows of CSV from Kafka
+  given: {cells: [{a: x, n: 1}, {a: x, n: 2}]}
+  ask: sums
+  expect: [{a: x, n: 3}]
 - name: nothing is given
   ask: traffic
   expect: []

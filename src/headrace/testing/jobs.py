@@ -28,7 +28,7 @@ from headrace.store.opening import open_temporary
 from headrace.store.version import Version
 from headrace.testing.answers import Reader, Request
 from headrace.testing.engine import Commits, LayerAnswer, Letter, Outcome, check_code, logs_behind, views_behind
-from headrace.testing.events import Commit
+from headrace.testing.events import Commit, as_given
 from headrace.transport.journal.journal import Journal
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class SparkEngine:
             stack.callback(store.close)
             pipelines: dict[str, _Pipeline] = {}
             for name in names:
-                pipelines[name] = _Pipeline(self._spark, folder / name, catalog.streams[name], store, pipelines)
+                pipelines[name] = _Pipeline(
+                    self._spark, folder / name, as_given(catalog.streams[name]), store, pipelines
+                )
                 stack.callback(pipelines[name].close)
             for view in views:
                 check_code(catalog, view, commits)
