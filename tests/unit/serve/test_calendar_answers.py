@@ -241,9 +241,7 @@ def test_what_is_read_does_not_grow_with_the_time_between_events(tmp_path: Path,
             selection = Selection(("k0",), bucket_ms=DAY, calendar=calendar)
             sources, resolved = snapshot._reading(version, selection)
             query, parameters = fold(version.view, sources, resolved)
-            ((_, plan),) = snapshot.connection.execute(
-                f"EXPLAIN (ANALYZE, FORMAT json) {query}", parameters
-            ).fetchall()
+            ((_, plan),) = snapshot.connection.execute(f"EXPLAIN (ANALYZE, FORMAT json) {query}", parameters).fetchall()
             work.append((len(resolved.windows), rows_made(json.loads(plan))))
         store.close()
     assert work[0] == work[1]
