@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from headrace.asof.questions import LakeQuestions, find_commits
+from headrace.define.expression.terms import quote
 from headrace.define.model import LogicalView
-from headrace.errors import HeadraceError, QuestionError
+from headrace.errors import HeadraceError, QuestionError, QuestionLimitError
 from headrace.lake.commits import reading_commits, times_before
 from headrace.lake.compact import Compaction
+from headrace.serve import evaluate
 from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf
-from headrace.serve.evaluate import read
+from headrace.serve.evaluate import question_limit, read
 from headrace.serve.plan import plan
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date
@@ -131,6 +133,19 @@ def check(log: Log, view: str, commits: int) -> None:
 def test_the_past_is_what_was_answered_then(log: Log) -> None:
     for view, commits in [("v0", 1), ("v0", 4), ("v1", 3), ("v1", COMMITS), ("v0", 0)]:
         check(log, view, commits)
+
+
+def test_an_answer_about_the_past_has_a_time_limit(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log.history, "_limit", question_limit(0.2).watch)
+    monkeypatch.setattr(evaluate, "MOST_SHAPED", 1 << 60)
+    with log.bench.store.snapshot() as snapshot:
+        version = snapshot.serving("v0")
+    assert version is not None
+    assert version.view.window is not None
+    name = quote(next(column.name for column in version.view.columns if not column.aggregate.type.is_nested))
+    endless = {"window": "36500d", "every": f"{version.view.window.pane_ms // 1000}s", "having": f"{name} <> {name}"}
+    with pytest.raises(QuestionLimitError):
+        log.ask("v0", version_as_of=4, **endless)
 
 
 def test_of_compacted_files_too(log: Log) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,12 +50,17 @@ class LakeQuestions:
         spark: Callable[[], SparkSession],
         freshness: Freshness,
         scratch: Path,
+        limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`lake` returns that of a stream by name; `spark` returns a session, or raises if there is none."""
+        """`lake` returns that of a stream by name; `spark` returns a session, or raises if there is none.
+
+        `limit` is around the work that follows that of Spark.
+        """
         self._store = store
         self._lake = lake
         self._spark = spark
         self._freshness = freshness
+        self._limit = limit
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._past = StoreCache(scratch)
 
@@ -92,7 +97,7 @@ class LakeQuestions:
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, question.view)
         plan(question, version)
-        with self.as_of(version, question.as_of, job) as (store, reason):
+        with self.as_of(version, question.as_of, job) as (store, reason), self._limit():
             reply = answer(store, question, lambda version: Fresh(None, reason), datetime.now(UTC))
         return replace(reply, version=version.number)
 

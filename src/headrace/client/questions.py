@@ -80,7 +80,9 @@ class Questions:
         if self._past is None:
             store = self._folder.need_store("no view has ever been computed")
             scratch = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="headrace-past-")))
-            self._past = LakeQuestions(store, self._folder.base_and_lake, self._session, stopped_freshness, scratch)
+            limit = question_limit(self._settings.question_timeout_s).watch
+            lake = self._folder.base_and_lake
+            self._past = LakeQuestions(store, lake, self._session, stopped_freshness, scratch, limit)
             self._resources.callback(self._past.close)
         return self._past
 

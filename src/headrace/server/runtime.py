@@ -78,6 +78,7 @@ class Runtime(Requests):
             self._spark.session,
             self.monitor.freshness,
             workspace.data / "scratch" / f"past-{lease.fence}",
+            self._question_limit.watch,
         )
         self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
         tables = TableChanges(self._lake_of)

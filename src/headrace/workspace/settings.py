@@ -64,7 +64,10 @@ class Settings:
         86400.0, "how long replaced versions can be rolled back to (at most five per view)", least=0
     )
     question_timeout_s: float = _setting(
-        30.0, "timeout of a question to a view, unless it is AS OF", least=0.1, most=3600
+        30.0,
+        "timeout of a question to a view; of one AS OF, once Spark has computed the view as it was then",
+        least=0.1,
+        most=3600,
     )
     function_timeout_s: float = _setting(
         30.0, "timeout of each call of a Python function or aggregate of the workspace", least=0.1, most=3600
