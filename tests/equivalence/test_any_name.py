@@ -1,7 +1,8 @@
-"""No name that a user chooses meets one of ours: keys of all such names at once, beside every aggregate."""
+"""No name that a user chooses meets one of ours: keys and outputs of all such names at once, beside every aggregate."""
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ AGGREGATES = {
 OVER_ROWS = ("count", "sum", "avg", "min", "max", "stddev", "covar_pop", "collect_set", "approx_count_distinct")
 
 
-COMPARED = {f"out_{name}" for name in AGGREGATES if name != "sample"}  # which is chosen by the place of an event
+REPEATED = [sql for name, sql in AGGREGATES.items() if name != "sample"]
+COMPARED = [f"out_{name}" for name in AGGREGATES if name != "sample"]  # which is chosen by the place of an event
 KEY = ("rowid", "a")  # of a table
 
 
@@ -33,12 +35,13 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def definitions(names: list[str]) -> str:
-    """A stream, one derived from it, a table and a join, in which fields and keys have these names."""
+def definitions(names: list[str], named: list[str]) -> str:
+    """A stream, one derived from it, a table and a join, in which fields and keys have these names; outputs `named`."""
     fields = ", ".join(f"{quoted(name)} STRING" for name in names)
     keys = ", ".join(map(quoted, names))
     outputs = ", ".join(f"{sql} AS out_{name}" for name, sql in AGGREGATES.items())
     few = ", ".join(f"{AGGREGATES[name]} AS out_{name}" for name in OVER_ROWS)
+    named_outputs = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in zip(named, cycle(REPEATED), strict=False))
     half = len(names) // 2
     joined = ", ".join(f"{'joined' if at < half else 'other'}.{quoted(name)}" for at, name in enumerate(names))
     columns = ", ".join(f"{quoted(name)} STRING" for name in names[half:])
@@ -48,6 +51,7 @@ CREATE STREAM derived AS SELECT * FROM base WHERE num < 100;
 CREATE TABLE looked_up ({columns}, {quoted(names[0])} STRING PRIMARY KEY);
 CREATE TABLE latest_rows PRIMARY KEY ({", ".join(KEY)}) AS SELECT {keys}, num FROM base;
 CREATE MATERIALIZED VIEW of_base AS SELECT {keys}, {outputs} FROM base GROUP BY {keys}, window(at, '1 minute');
+CREATE MATERIALIZED VIEW of_names AS SELECT {named_outputs} FROM derived GROUP BY window(at, '1 minute');
 CREATE MATERIALIZED VIEW of_join AS SELECT {joined}, {few} FROM derived joined
   JOIN looked_up other ON other.{quoted(names[0])} = joined.{quoted(names[0])} GROUP BY {joined};
 CREATE MATERIALIZED VIEW of_table AS SELECT {keys}, {few} FROM latest_rows GROUP BY {keys};
@@ -58,16 +62,17 @@ def test_keys_of_any_name(spark: Any, tmp_path: Path) -> None:
     assert set(AGGREGATES) == set(REGISTRY)
     names = [name.upper() if at % 3 == 0 and name not in KEY else name for at, name in enumerate(candidates())]
     assert {"a", "b", "rowid"} <= {name.lower() for name in names}
-    plain = compute(spark, tmp_path / "plain", [*KEY, "plain"], fused=True)
+    plain_outputs = [f"output_{at}" for at in range(len(names))]
+    plain = compute(spark, tmp_path / "plain", [*KEY, "plain"], plain_outputs, fused=True)
     assert all(plain.values())
     for lane in ("fused", "spark"):
-        assert compute(spark, tmp_path / lane, names, fused=lane == "fused") == plain
+        assert compute(spark, tmp_path / lane, names, names, fused=lane == "fused") == plain
 
 
-def compute(spark: Any, folder: Path, names: list[str], *, fused: bool) -> dict[str, list[list[Any]]]:
-    """The aggregates of all views."""
+def compute(spark: Any, folder: Path, names: list[str], named: list[str], *, fused: bool) -> dict[str, list[list[Any]]]:
+    """The aggregates of all views, in the order of their outputs."""
     folder.mkdir()
-    joined = Joined(spark, folder, definitions(names), fused=fused)
+    joined = Joined(spark, folder, definitions(names, named), fused=fused)
     try:
         for view in joined.catalog.views:
             joined.register(view)
@@ -81,9 +86,10 @@ def compute(spark: Any, folder: Path, names: list[str], *, fused: bool) -> dict[
             joined.parts["base"].send(*events)
             joined.maintain()
         joined.store.make_over_tables()
+        compared = {"of_names": named} | dict.fromkeys(("of_base", "of_join", "of_table"), COMPARED)
         return {
-            view: [[value for name, value in row.items() if name in COMPARED] for row in joined.ask(view)]
-            for view in ("of_base", "of_join", "of_table")
+            view: [[row[name] for name in outputs if name in row] for row in joined.ask(view)]
+            for view, outputs in compared.items()
         }
     finally:
         joined.close()
