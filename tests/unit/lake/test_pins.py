@@ -15,7 +15,7 @@ from headrace.lake.file import LakeFileWriter
 from headrace.lake.fill import read_filled
 from headrace.lake.pins import pin_column
 from headrace.lake.replay import Replay
-from headrace.lake.schema import TABLES
+from headrace.lake.schema import TABLES, table_schema
 from headrace.lake.table import LakeTable
 
 from .dead_lake import DeadLake
@@ -98,7 +98,7 @@ def test_the_column_is_no_field_that_was_added(lake: DeadLake, monkeypatch: pyte
     """A lake of an older release gets the column when it is opened; its dead letters are judged as before."""
     lake.add(GOOD % 1, BAD % 2)
     table = LakeTable(lake.table.folder, STRICT, fence=1)
-    schema = pa.schema([field for field in table._schema if field.name != TABLES])
+    schema = pa.schema([field for field in table_schema(STRICT) if field.name != TABLES])
     monkeypatch.setattr("headrace.lake.table.table_schema", lambda stream: schema)
     table.redefine(STRICT, lake.journal.end)
     monkeypatch.undo()
