@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.define.model import View
-from headrace.store.base import Audit, Comparison, Step, Store
+from headrace.store.base import Audit, Comparison, Step, Store, StoreReader
 from headrace.store.changes import Changes
 from headrace.store.columns import EVENTS
 from headrace.store.selection import Selection
@@ -36,7 +36,7 @@ def states(store: Store) -> list[tuple[int, str]]:
     return [(version.number, version.state) for version in versions(store)]
 
 
-def serving(store: Store, view: str = "traffic") -> Version:
+def serving(store: StoreReader, view: str = "traffic") -> Version:
     with store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
@@ -48,7 +48,7 @@ def find(store: Store, version: Version) -> Version:
     return next(each for each in versions(store) if each.id == version.id)
 
 
-def counted(store: Store, version: Version) -> int:
+def counted(store: StoreReader, version: Version) -> int:
     """How many events are in all rows of a version of VIEW; reads every one of them."""
     with store.snapshot() as snapshot:
         return sum(snapshot.fold(version, Selection(by=("k0",), bucket_ms=60_000))[EVENTS].to_pylist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -224,8 +225,8 @@ def test_all_is_there_after_reopening(place: Place, tmp_path: Path) -> None:
     merge(store, tmp_path, version, [simple_event("/a", 0)])
     before = serving(store)
     store.close()
-    for read_only in (True, False):
-        again = place.open(8, read_only=read_only)
+    for reopen in (place.open_to_read, partial(place.open, 8)):
+        again = reopen()
         assert serving(again) == before
         assert counted(again, before) == 3
         again.close()
