@@ -23,9 +23,9 @@ else:
         module = ModuleType(name)
 
         def find(attribute: str) -> Any:
-            found = getattr(import_module(name), attribute)
-            setattr(module, attribute, found)
-            return found
+            value = getattr(import_module(name), attribute)
+            setattr(module, attribute, value)
+            return value
 
         module.__getattr__ = find
         return module
