@@ -298,6 +298,25 @@ def test_unique_of_a_message_is_accepted() -> None:
     parse(STREAM + table)
 
 
+@pytest.mark.parametrize("rest", [
+    "JOIN replies p ON r.host = p.host AND p.at BETWEEN r.at AND r.at + INTERVAL '1' HOUR",
+    "JOIN replies p ON r.host = p.host AND (p.at >= r.at AND p.at < r.at + INTERVAL '1' HOUR)",
+    "LEFT JOIN replies p ON r.host = p.host WHERE p.at BETWEEN r.at AND r.at + INTERVAL '1' HOUR",
+    "JOIN replies p ON r.host = p.host AND r.at < p.at WHERE unix_millis(p.at) - unix_millis(r.at) < 1000 AND r.ok",
+    ", replies p WHERE r.host = p.host AND r.at BETWEEN p.at - INTERVAL '1' HOUR AND p.at",
+    "WHERE EXISTS (SELECT 1 FROM replies p WHERE p.host = r.host AND p.at > r.at) AND r.ok",
+])  # fmt: skip
+def test_a_join_to_latest_rows_has_no_condition_on_their_time(rest: str) -> None:
+    text = f"{STREAM}{OTHERS}CREATE STREAM d AS SELECT r.path FROM requests r {rest}"
+    (mistake,) = mistakes_of(text)
+    assert mistake.write is not None
+    parse(STREAM + OTHERS + mistake.write)
+    assert "p.at" not in mistake.write
+    assert ("r.ok" in mistake.write) == ("r.ok" in rest)
+    assert "only a row that was stored before it" in mistake.message
+    assert "the UNION ALL of both" in mistake.message
+
+
 def _proposals() -> set[str]:
     """The statements in the messages of definitions, as they are in the code: {} stands for a value."""
     found = set()

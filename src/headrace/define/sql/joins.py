@@ -39,6 +39,7 @@ class TableScope:
     source: Source
     tables: Mapping[str, Table]
     streams: Mapping[str, Stream]
+    where: Node | None = None  # of the query that joins
 
     def find(self, name: str, at: int, item: JoinItem | None = None) -> Table:
         """The table of a name, which `item` joins."""
@@ -49,7 +50,10 @@ class TableScope:
                 raise self.source.error(at, reason.message, found=reason.found, fix=reason.fix)
             return table
         if name.lower() in self.streams:
-            raise refuse_stream_join(self.source, item or JoinItem(at, name, "inner"))
+            stream = self.streams[name.lower()]
+            times = {field.name.lower() for field in stream.fields if field.type == TIMESTAMP}
+            item = item or JoinItem(at, name, "inner")
+            raise refuse_stream_join(self.source, item, times=times | {stream.time_column.lower()}, where=self.where)
         spellings = {table.name.lower(): table.name for table in self.tables.values()}
         fix = did_you_mean(name, spellings.values())
         declare = "only tables are joined: declare it with CREATE TABLE … PRIMARY KEY; CREATE VIEW joins views"

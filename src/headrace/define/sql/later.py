@@ -6,10 +6,10 @@ Each refusal has the statements to write, in the names of the user's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.define.expression.syntax import Logic, Name, Node, Operation
+from headrace.define.expression.syntax import Logic, Name, Node, Operation, TableQuery, walk
 from headrace.define.expression.terms import quote, unquote
 from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
 from headrace.errors import DefinitionError
@@ -152,8 +152,11 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
         f"CREATE VIEW {name} AS SELECT {', '.join(selected_columns)} FROM {rows_name} QUALIFY {qualify}"
     ).replace("`", '"')
     return source.error(
-        at, f"{message}: the first {most} rows of each key are of a view over a view", write=write, span=(start, end)
-    )
+        at,
+        f"{message}: the first {most} rows of each key are of a view over a view, where equal rows are one "
+        "(events says how many)",
+        write=write, span=(start, end),
+    )  # fmt: skip
 
 
 def numbers_of_rows(source: Source, at: int) -> DefinitionError | None:
@@ -198,8 +201,14 @@ def instead_of_comma(reader: FromReader) -> DefinitionError:
     return reader.error(comma.start, message, write=" ".join("".join(pieces).split()), span=(start, end))
 
 
-def refuse_stream_join(source: Source, item: JoinItem, *, as_of: str | None = None) -> DefinitionError:
-    """A JOIN of a stream, with the table of its latest rows to join meanwhile; `as_of`: as they were at a time."""
+def refuse_stream_join(
+    source: Source, item: JoinItem, *, as_of: str | None = None, times: Collection[str] = (), where: Node | None = None
+) -> DefinitionError:
+    """A JOIN of a stream, with the table of its latest rows to join meanwhile; `as_of`: as they were at a time.
+
+    `times` are the fields of the stream that are times, in lower case: a row that was stored before the event
+    would rarely meet a condition on them.
+    """
     joined = "ASOF JOIN" if as_of else "a join"
     message = f"'{item.name}' is a stream: {joined} of two streams (ON a = b AND time BETWEEN …) is not available yet"
     keys = list(dict.fromkeys([*item.using, *_keys(item)]))
@@ -214,18 +223,48 @@ def refuse_stream_join(source: Source, item: JoinItem, *, as_of: str | None = No
     alias = "" if item.alias and not as_of else f" AS {quote(item.alias or item.name)}"
     name_end = item.name_end or item.at + len(item.name)
     join = f"{latest}{f' FOR SYSTEM_TIME AS OF {as_of}' if as_of else ''}{alias}"
-    text, cuts = source.text, sorted([(item.at, name_end, join), *((*span, "") for span in item.left_out)])
+    timeless = [cut for node in (item.on, where) for cut in _without_times(source, node, item, times)]
+    text, cuts = source.text, sorted([(item.at, name_end, join), *((*span, "") for span in item.left_out), *timeless])
     pieces, offset = [], start
     for cut_start, cut_end, written in cuts:
         pieces += [text[offset:cut_start], written]
         offset = cut_end
     statement = " ".join("".join([*pieces, text[offset:end]]).split())
+    left_out = ", so the condition on its time is left out" if timeless else ""
     return source.error(
-        item.at, message,
-        fix=f"meanwhile join its latest row of each key, as it is when an event is stored: write {table}; {statement}. "
-        "UNION ALL puts the events of both after one another",
+        item.at,
+        f"{message}; joined to a table of its latest rows, an event meets only a row that was stored before it"
+        f"{left_out}; to pair events in any order of arrival, aggregate the UNION ALL of both (docs/joins.md)",
+        fix=f"meanwhile join its latest row of each key, as it is when an event is stored: write {table}; {statement}",
         write=f"{table}; {statement}", span=(start, end),
     )  # fmt: skip
+
+
+def _without_times(
+    source: Source, node: Node | None, item: JoinItem, times: Collection[str]
+) -> list[tuple[int, int, str]]:
+    """What to write in place of ON or WHERE, without conditions on a time of the stream and a column of another."""
+    if node is None:
+        return []
+    nodes, spans = (node.args, node.spans) if isinstance(node, Logic) and node.op == "AND" else ((node,), (node.span,))
+    own = {name.lower() for name in (item.alias, item.name) if name}
+
+    def is_on_time(condition: Node) -> bool:
+        names = [part for part in walk(condition) if isinstance(part, Name)]
+        of_stream = [name for name in names if (name.of or "").lower() in own]
+        is_other = isinstance(condition, TableQuery) or (isinstance(condition, Operation) and condition.op == "=")
+        return len(of_stream) < len(names) and not is_other and any(name.name.lower() in times for name in of_stream)
+
+    on_time = [each.at for each in nodes if is_on_time(each)]
+    written = [span for span in spans if span is not None]
+    kept = [span for span in written if not any(span[0] <= at < span[1] for at in on_time)]
+    if len(kept) == len(written):
+        return []
+    start, end = written[0][0], written[-1][1]
+    before = source.text[:start].rstrip()
+    if not kept and before.upper().endswith("WHERE"):
+        start = len(before) - len("WHERE")
+    return [(start, end, " AND ".join(source.text[slice(*span)] for span in kept))]
 
 
 def _keys(item: JoinItem) -> Sequence[str]:

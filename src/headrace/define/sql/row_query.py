@@ -44,11 +44,12 @@ class Inputs:
     streams: Mapping[str, Stream]
     queries: Mapping[str, Rows] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
+    where: Node | None = None  # of the query whose FROM is read
 
     @property
     def table_scope(self) -> TableScope:
         """What joins can name."""
-        return TableScope(self.source, self.tables, self.streams)
+        return TableScope(self.source, self.tables, self.streams, self.where)
 
     def with_queries(self, queries: Iterable[tuple[Input, Query]]) -> Inputs:
         """The same with the queries of WITH, each of which may name those before it."""
@@ -61,7 +62,7 @@ class Inputs:
 
 def rows_of_query(query: Query, inputs: Inputs, *, in_union: bool = False) -> Rows:
     """The rows of a query; raises all of its mistakes at once. In a union a column may be NULL, without a type."""
-    inputs = inputs.with_queries(query.queries)
+    inputs = replace(inputs, where=None).with_queries(query.queries)
     in_union = in_union or len(query.parts) > 1
     mistakes, parts = Mistakes(), []
     for part in query.parts:
@@ -155,7 +156,7 @@ def contains_generator(node: Node) -> bool:
 def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] = (), *, in_union: bool = False) -> Rows:
     """The rows of one SELECT. Columns without a name have that of the same place in the first part of a union."""
     source, mistakes = inputs.source, Mistakes()
-    rows = rows_of_from(select.source, inputs)
+    rows = rows_of_from(select.source, replace(inputs, where=select.where))
     if select.where is not None:
         with mistakes.collect():
             rows, where = apply_queries(select.where, rows, inputs.table_scope)

@@ -57,7 +57,7 @@ def _read_from(
     """What the view aggregates: its base stream, or the rows of FROM as a derived stream; and their names."""
     item = select.from_clause.input
     inputs = Inputs(select.source, streams, tables=tables).with_queries(select.queries)
-    rows = rows_of_from(select.from_clause, inputs)
+    rows = rows_of_from(select.from_clause, replace(inputs, where=select.where))
     rows, where = apply_queries(select.where, rows, inputs.table_scope)
     exploded, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
     stream = streams.get((item.name or "").lower())
