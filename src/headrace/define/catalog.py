@@ -28,6 +28,7 @@ from headrace.define.tokens import Source
 from headrace.define.unresolved import (
     Definition,
     declared_twice,
+    is_insert,
     over_view,
     reads_logical,
     unknown_source,
@@ -116,7 +117,7 @@ class _Assembly:
         """Note names, base streams and declared tables; returns the first definition of each name."""
         declared: list[Definition] = []
         first_at: dict[str, Location] = {}
-        for definition in definitions:
+        for definition in sorted(definitions, key=is_insert):  # after what they insert into
             what, name = definition.what, definition.what.name
             if name.lower() in first_at:
                 self.errors.append(declared_twice(definition, first_at[name.lower()]))

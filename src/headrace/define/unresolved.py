@@ -42,9 +42,15 @@ def declared_twice(definition: Definition, first: Location) -> DefinitionError:
     if where == first:
         return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
     what = definition.what
-    if isinstance(what, Select) and what.source.text[what.peer.start :].upper().startswith("INSERT"):
+    if isinstance(what, Select) and is_insert(definition):
         return _insert_into_declared(what, first)
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
+
+
+def is_insert(definition: Definition) -> bool:
+    """Whether it is an INSERT INTO …, which is read as the view that it would keep up to date."""
+    what = definition.what
+    return isinstance(what, Select) and what.source.text[what.peer.start :][:6].upper() == "INSERT"
 
 
 def _insert_into_declared(what: Select, first: Location) -> DefinitionError:
@@ -57,9 +63,9 @@ def _insert_into_declared(what: Select, first: Location) -> DefinitionError:
     )
     write = f"CREATE MATERIALIZED VIEW {rows} AS {query}"
     return what.source.error(
-        what.peer.start, f"'{what.name}', declared at {first}, cannot be filled by INSERT",
-        fix=f"write {write}; CREATE SINK … FROM {rows} sends its rows elsewhere, and UNION ALL in one CREATE STREAM "
-        "unites queries", write=write, end=what.peer.end,
+        what.peer.start, f"'{what.name}', declared at {first}, cannot be filled by INSERT: UNION ALL in one "
+        "CREATE STREAM unites queries",
+        fix=f"write {write}; CREATE SINK … FROM {rows} sends its rows elsewhere", write=write, end=what.peer.end,
     )  # fmt: skip
 
 

@@ -199,6 +199,22 @@ OTHER_SYSTEMS = [  # statements that have one mistake; what its message proposes
     "CREATE TABLE s (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'mysql-cdc', 'hostname' = 'localhost', 'port' = '3306')",
     "CREATE TABLE s (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 's')",
 ]  # fmt: skip
+OTHER_SYSTEMS += [
+    "APPLY CHANGES INTO target FROM STREAM(requests) KEYS (host) SEQUENCE BY at",
+    "APPLY CHANGES INTO LIVE.target FROM stream(LIVE.requests) KEYS (host, path) APPLY AS DELETE WHEN ok SEQUENCE BY at COLUMNS (path, ms, at) STORED AS SCD TYPE 2",
+    "CREATE FLOW f AS AUTO CDC INTO target FROM STREAM requests KEYS (`host`) SEQUENCE BY at COLUMNS * EXCEPT (tags) STORED AS SCD TYPE 1",
+    "CREATE SOURCE users FROM KAFKA CONNECTION conn (TOPIC 'users') KEY FORMAT TEXT VALUE FORMAT JSON INCLUDE KEY AS k ENVELOPE UPSERT",
+    "CREATE SOURCE lines IN CLUSTER c FROM KAFKA CONNECTION conn (TOPIC = 'lines', START OFFSET (0)) FORMAT TEXT",
+    "CREATE SINK s FROM per_minute INTO KAFKA CONNECTION conn (TOPIC 'out') KEY (host) FORMAT JSON ENVELOPE UPSERT",
+    f"{VIEW}SELECT session_window(at, '5 minutes') AS s, host, count(*) AS n FROM requests GROUP BY s, host",
+    f"{VIEW}SELECT session_window(at, CASE WHEN ok THEN '5 minutes' ELSE '1 hour' END) AS s, count(*) AS n FROM requests GROUP BY 1",
+    f"{VIEW}SELECT session_window(at, '5 minutes') AS s, host, path, count(*) AS n FROM requests GROUP BY 1, 2, 3",
+    f"{VIEW}SELECT session_window(at, '5 minutes') AS `my s`, count(*) AS n FROM requests GROUP BY session_window(at, '5 minutes')",
+    f"{VIEW}SELECT session_window(at, '5 minutes').start AS s, count(*) AS n FROM requests GROUP BY session_window(at, '5 minutes')",
+    f"{VIEW}SELECT s.start, s.end AS until, host, count(*) AS n FROM requests GROUP BY session_window(at, '5 minutes') AS s, host",
+    "INSERT INTO requests SELECT host, path, at FROM replies",
+    "INSERT INTO later SELECT host, path, at FROM replies; CREATE STREAM later (host STRING)",
+]  # fmt: skip
 SENTENCES = [  # the message says what to write instead of this part
     (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE path = 5 GROUP BY host", "path"),
     (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE status = '200' GROUP BY host", "'200'"),
@@ -315,6 +331,59 @@ def test_a_join_to_latest_rows_has_no_condition_on_their_time(rest: str) -> None
     assert ("r.ok" in mistake.write) == ("r.ok" in rest)
     assert "only a row that was stored before it" in mistake.message
     assert "the UNION ALL of both" in mistake.message
+
+
+def test_the_first_rows_of_a_key_say_that_equal_rows_are_one() -> None:
+    (mistake,) = mistakes_of(f"{STREAM}CREATE STREAM d AS SELECT * FROM ({NUMBERED.format('ms DESC')}) WHERE rn <= 2")
+    assert "where equal rows are one" in mistake.message
+
+
+@pytest.mark.parametrize("statement", [
+    "INSERT INTO later SELECT * FROM replies; CREATE STREAM later (host STRING)",
+    "CREATE STREAM later (host STRING); INSERT INTO later SELECT * FROM replies",
+    "INSERT INTO requests SELECT * FROM replies",
+])  # fmt: skip
+def test_insert_into_a_stream_is_no_second_declaration(statement: str) -> None:
+    (mistake,) = mistakes_of(STREAM + OTHERS + statement)
+    assert "cannot be filled by INSERT: UNION ALL in one CREATE STREAM unites queries" in str(mistake)
+    assert "declared twice" not in str(mistake)
+
+
+@pytest.mark.parametrize("created", ["MATERIALIZED VIEW", "STREAM", "VIEW"])
+def test_sessions_of_over_are_refused_as_such(created: str) -> None:
+    call = "first_value(at) OVER (PARTITION BY host ORDER BY at SESSION WITH GAP INTERVAL '5 minutes')"
+    (mistake,) = mistakes_of(f"{STREAM}CREATE {created} v AS SELECT host, {call} AS s FROM requests")
+    assert "sessions (session_window(…), SESSION) are not available yet" in mistake.message
+    assert "'5 minutes')" in str(mistake)
+
+
+def test_the_latest_row_is_chosen_without_naming_a_field() -> None:
+    (mistake, *_) = mistakes_of(
+        f"{STREAM}{VIEW}SELECT DISTINCT ON (host) host, ms FROM requests ORDER BY host, at DESC"
+    )
+    assert "select last(x) for the latest x of each by event time" in (mistake.fix or "")
+    parse(f"{STREAM}{VIEW}SELECT host, last(ms) AS ms FROM requests GROUP BY host")
+
+
+@pytest.mark.parametrize(
+    "written", ["KAFKA_TOPIC='enriched', VALUE_FORMAT='JSON'", "'connector' = 'kafka', 'topic' = 'enriched'"]
+)
+def test_the_topic_of_a_query_is_that_of_a_sink(written: str) -> None:
+    (mistake,) = mistakes_of(f"{STREAM}CREATE STREAM e WITH ({written}) AS SELECT * FROM requests EMIT CHANGES")
+    assert "CREATE SINK … FROM it WITH (connector = 'kafka', topic = 'enriched') fills a topic" in str(mistake)
+
+
+def test_what_changes_of_other_systems_need_is_said() -> None:
+    (mistake,) = mistakes_of(
+        f"{STREAM}APPLY CHANGES INTO t FROM requests KEYS (host) APPLY AS DELETE WHEN ok SEQUENCE BY at STORED AS SCD TYPE 2"
+    )
+    for part in ("latest by the event time", "APPLY AS DELETE WHEN) are not available", "--timestamp-as-of"):
+        assert part in mistake.message
+    source = (
+        "CREATE SOURCE s FROM KAFKA CONNECTION c (TOPIC 't') FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
+    )
+    (mistake,) = mistakes_of(source)
+    assert "AVRO is not available yet" in mistake.message
 
 
 def _proposals() -> set[str]:

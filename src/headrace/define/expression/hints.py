@@ -71,17 +71,21 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
 
 
 def _no_session(source: Source, call: Call) -> DefinitionError:
-    """The window of a fixed size to write; of a gap that depends on the event, of the first one that it names."""
     time, *gaps = call.written.arguments if call.written else ("…",)
-    if len(call.args) > 1 and not isinstance(call.args[1], Literal | Interval):
-        texts = [part.text for part in walk(call.args[1]) if isinstance(part, Literal) and part.type == STRING]
-        durations = [text for text in texts if re.match(r"\d+ ", text)]
-        gaps = [escape(durations[0] if durations else "30 minutes")]
-    write = f"{_SESSIONS[call.name.lower()]}({', '.join([time, *gaps])})"
+    gap = session_gap(call)
+    write = f"{_SESSIONS[call.name.lower()]}({', '.join([time, *(gaps if gap is None else [escape(gap)])])})"
     end = call.written.end if call.written else None
     return source.error(
         call.at, NO_SESSIONS, fix=f"meanwhile write windows of a fixed size: {write}", write=write, end=end
     )
+
+
+def session_gap(call: Call) -> str | None:
+    """The size of a window for a gap that depends on the event: the first that it names; None: the gap is constant."""
+    if len(call.args) < 2 or isinstance(call.args[1], Literal | Interval):
+        return None
+    texts = [part.text for part in walk(call.args[1]) if isinstance(part, Literal) and part.type == STRING]
+    return next((text for text in texts if re.match(r"\d+ ", text)), "30 minutes")
 
 
 def _why_not(name: str) -> tuple[str, str | None]:

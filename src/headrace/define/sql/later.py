@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.define.expression.hints import NO_SESSIONS
 from headrace.define.expression.syntax import Logic, Name, Node, Operation, TableQuery, walk
 from headrace.define.expression.terms import quote, unquote
 from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
@@ -18,23 +19,27 @@ if TYPE_CHECKING:
     from headrace.define.sql.from_clause import FromReader
     from headrace.define.sql.query_tree import JoinItem
 
-_NAME = r'(?:[A-Za-z_]\w*|`(?:[^`]|``)+`|"(?:[^"]|"")+")'
+NAME = r'(?:[A-Za-z_]\w*|`(?:[^`]|``)+`|"(?:[^"]|"")+")'
 _CREATE = (
     r"(?:CREATE\s+(?:OR\s+\w+\s+)?(?:TEMPORARY\s+|MATERIALIZED\s+)?(?:STREAM|VIEW|TABLE)|INSERT\s+INTO)"
-    rf"\s+(?P<name>{_NAME})\s+(?:AS\s+)?"
+    rf"\s+(?P<name>{NAME})\s+(?:AS\s+)?"
 )
 _NUMBER = r"ROW_NUMBER\s*\(\s*\)\s*OVER\s*\(\s*PARTITION\s+BY\s+(?P<keys>.+?)\s+ORDER\s+BY\s+(?P<order>[^()]+?)\s*\)\s*"
 _MOST = r"(?P<op><=|<|=)\s*(?P<most>\d+)\s*$"
 _FLAGS = re.IGNORECASE | re.DOTALL | re.VERBOSE
 _NUMBERED = re.compile(
     rf"""{_CREATE}SELECT\s+(?P<columns>.+?)\s+FROM\s*\(\s*
-      SELECT\s+.+?,\s*{_NUMBER}(?:AS\s+)?(?P<number>{_NAME})\s+
-      FROM\s*(?:(?P<stream>{_NAME}|TABLE\s*\(.+?\)\s*\))|\(\s*(?P<inner>SELECT\s.+?\sGROUP\s+BY\s.+?)\)\s*(?:(?:AS\s+)?{_NAME})?)\s*
-    \)\s*(?:AS\s+)?(?:{_NAME}\s+)??WHERE\s+(?P<of>{_NAME}\.)?(?P=number)\s*{_MOST}""",
+      SELECT\s+.+?,\s*{_NUMBER}(?:AS\s+)?(?P<number>{NAME})\s+
+      FROM\s*(?:(?P<stream>{NAME}|TABLE\s*\(.+?\)\s*\))|\(\s*(?P<inner>SELECT\s.+?\sGROUP\s+BY\s.+?)\)\s*(?:(?:AS\s+)?{NAME})?)\s*
+    \)\s*(?:AS\s+)?(?:{NAME}\s+)??WHERE\s+(?P<of>{NAME}\.)?(?P=number)\s*{_MOST}""",
     _FLAGS,
 )
 _QUALIFIED = re.compile(
-    rf"""{_CREATE}SELECT\s+(?P<columns>.+?)\s+FROM\s+(?P<stream>{_NAME})\s+QUALIFY\s+{_NUMBER}{_MOST}""", _FLAGS
+    rf"""{_CREATE}SELECT\s+(?P<columns>.+?)\s+FROM\s+(?P<stream>{NAME})\s+QUALIFY\s+{_NUMBER}{_MOST}""", _FLAGS
+)
+
+_GAP = re.compile(
+    r"\w+\s*\([^()]*\)\s*OVER\s*\([^()]*\bSESSION\s+WITH\s+GAP\s+(?:INTERVAL\s+)?'([^']+)'", re.IGNORECASE
 )
 
 
@@ -90,8 +95,8 @@ def refuse_pattern(reader: FromReader, stream: str) -> DefinitionError:
     at, first = reader.next.start, reader.index
     reader.skip_rest()  # with {3,} and the like
     text = " ".join(reader.source.text[reader.tokens[first].start : reader.last_end].split())
-    keys = re.search(rf"PARTITION\s+BY\s+({_NAME}(?:\s*,\s*{_NAME})*)", text, re.IGNORECASE)
-    order = re.search(rf"ORDER\s+BY\s+({_NAME})", text, re.IGNORECASE)
+    keys = re.search(rf"PARTITION\s+BY\s+({NAME}(?:\s*,\s*{NAME})*)", text, re.IGNORECASE)
+    order = re.search(rf"ORDER\s+BY\s+({NAME})", text, re.IGNORECASE)
     span = re.search(r"WITHIN\s+INTERVAL\s+'?(\d+)'?\s+(\w+)", text, re.IGNORECASE)
     window = f"{span[1]} {span[2].lower()}" if span else "10 minutes"
     items = f"{keys[1]}, " if keys else ""
@@ -116,8 +121,14 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
     form = _NUMBERED.match(source.text[start:end]) or _QUALIFIED.match(source.text[start:end])
     if form is not None and "inner" in form.groupdict() and form["inner"]:
         return _numbers_of_aggregates(source, at, message, form, (start, end))
-    if form is None or not all(re.fullmatch(_NAME, key) for key in _list(form["keys"])):
+    if form is None or not all(re.fullmatch(NAME, key) for key in _list(form["keys"])):
         is_number = call.lower() in ("row_number", "rank", "dense_rank")
+        gap = session_gap_at(source, at)
+        if gap:
+            fix = (
+                f"meanwhile aggregate in a materialized view, with windows of a fixed size: GROUP BY window(…, '{gap}')"
+            )
+            return source.error(at, f"{message}; {NO_SESSIONS}", fix=fix)
         return source.error(
             at, message if is_number else f"{message}: it is not available yet",
             fix=f"aggregate in a materialized view; CREATE VIEW over it may have {call}(…) OVER and QUALIFY",
@@ -125,7 +136,7 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
     name, stream, keys = form["name"], form["stream"], _list(form["keys"])
     most = int(form["most"]) - (form["op"] == "<")
     order = [re.sub(r"(?i)\s+(ASC|DESC)\b.*$", "", each) for each in _list(form["order"])]
-    written = [re.sub(rf"^{_NAME}\.(?={_NAME}$|\*$)", "", each) for each in _list(form["columns"])]
+    written = [re.sub(rf"^{NAME}\.(?={NAME}$|\*$)", "", each) for each in _list(form["columns"])]
     number = form.groupdict().get("number") or ""
     columns = [each for each in written if each.lower() != number.lower()]
     if most == 1:
@@ -141,7 +152,7 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
             f"or, for the latest row of each key, {table}",
             write=rows, span=(start, end),
         )  # fmt: skip
-    plain = all(re.fullmatch(_NAME, each) for each in columns)
+    plain = all(re.fullmatch(NAME, each) for each in columns)
     selected_columns = columns if plain and columns else list(dict.fromkeys([*keys, *order]))
     grouped = ", ".join(dict.fromkeys([*keys, *order, *selected_columns]))
     rows_name = quote(f"{unquote(name)}_rows")
@@ -173,7 +184,7 @@ def _numbers_of_aggregates(
     inner, columns = (" ".join(form[part].split()) for part in ("inner", "columns"))
     number = f"ROW_NUMBER() OVER (PARTITION BY {form['keys']} ORDER BY {form['order']})"
     if columns != "*":
-        number_name = rf"(?i)(?:{_NAME}\.)?\b{re.escape(form['number'])}\b"
+        number_name = rf"(?i)(?:{NAME}\.)?\b{re.escape(form['number'])}\b"
         columns = re.sub(number_name, lambda _: f"{number} AS {form['number']}", columns)
     over = f"CREATE VIEW {form['name']} AS SELECT {columns} FROM {rows} QUALIFY {number} {form['op']} {form['most']}"
     write = f"CREATE MATERIALIZED VIEW {rows} AS {inner}; {over.replace('`', chr(34))}"
@@ -182,6 +193,12 @@ def _numbers_of_aggregates(
 
 def _list(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")]
+
+
+def session_gap_at(source: Source, at: int) -> str | None:
+    """The gap of a call with OVER (… SESSION WITH GAP INTERVAL '5 minutes') of RisingWave; None of others."""
+    gap = _GAP.match(source.text, at)
+    return gap[1] if gap else None
 
 
 # Joins of streams

@@ -14,6 +14,7 @@ from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Na
 from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit
 from headrace.define.sql.clauses import StatementReader
+from headrace.define.sql.later import session_gap_at
 from headrace.define.sql.windows import is_bucket, is_window_call
 from headrace.define.tokens import END, NUMBER, Source
 from headrace.errors import DefinitionError
@@ -30,6 +31,7 @@ _EMITS = {
     "FINAL": "EMIT FINAL is not needed: each row says whether it is settled",
     "ON": "EMIT ON WINDOW CLOSE is not needed: each row says whether it is settled",
 }
+_TOPIC = re.compile(r"\b(?:kafka_)?topic\b['\"]?\s*=\s*('[^']*')", re.IGNORECASE)
 CLAUSES = ("WINDOW", "EMIT", "FINAL", "PREWHERE", "SAMPLE")
 
 
@@ -58,6 +60,7 @@ class Peer:
     items_end: int = 0
     distinct: bool = False
     grace: str | None = None  # GRACE PERIOD of ksqlDB
+    window_names: tuple[str, ...] = ()  # in lower case, w of GROUP BY window(…) AS w
 
 
 NO_PEER = Peer()
@@ -91,7 +94,9 @@ class PeerReader(StatementReader):
                 self.skip_parentheses()
             else:
                 self.take()
-        self.instead(f"a {self.kind} has no {word}", at, self.last_end)
+        topic = _TOPIC.search(self.source.text[at : self.last_end])
+        into = f"; CREATE SINK … FROM it WITH (connector = 'kafka', topic = {topic[1]}) fills a topic" if topic else ""
+        self.instead(f"a {self.kind} has no {word}{into}", at, self.last_end)
 
     def read_fetch(self) -> int | None:
         """FETCH FIRST 10 ROWS ONLY, the LIMIT of standard SQL."""
@@ -116,7 +121,8 @@ class PeerReader(StatementReader):
                 raise self.error(
                     at,
                     "SELECT DISTINCT ON is not supported in a view",
-                    fix="GROUP BY these keys and select max_by(x, at) for the latest x of each",
+                    fix="GROUP BY these keys and select last(x) for the latest x of each by event time; "
+                    "CREATE TABLE … PRIMARY KEY (…) AS SELECT … has the latest rows",
                 )
             self.peer = replace(self.peer, distinct=True)
             self.instead("SELECT DISTINCT is not supported in a view: GROUP BY gives each key once", at, self.last_end)
@@ -196,15 +202,17 @@ class PeerReader(StatementReader):
 
 
 def _named_as_here(select: Select) -> Select:
-    """WINDOWSTART and WINDOWEND of ksqlDB as window_start and window_end."""
+    """WINDOWSTART and WINDOWEND of ksqlDB, and w.start of GROUP BY window(…) AS w, as window_start and window_end."""
     names = {"windowstart": "window_start", "windowend": "window_end"}
+    names |= {f"{name}.{bound}": f"window_{bound}" for name in select.peer.window_names for bound in ("start", "end")}
     edits, items = [], []
     for item in select.items:
         node = item.node
-        if isinstance(node, Name) and node.name.lower() in names and node.span:
-            ours = names[node.name.lower()]
+        name = f"{node.of}.{node.name}" if isinstance(node, Name) and node.of else getattr(node, "name", "")
+        if isinstance(node, Name) and name.lower() in names and node.span:
+            ours = names[name.lower()]
             edits.append(Edit(*node.span, ours))
-            item = replace(item, node=replace(node, name=ours))
+            item = replace(item, node=replace(node, name=ours, of=None))
         items.append(item)
     peer = replace(select.peer, edits=(*select.peer.edits, *edits))
     return replace(select, items=tuple(items), peer=peer) if edits and select.peer.reasons else select
@@ -273,11 +281,13 @@ def _without_over(select: Select, time: str) -> tuple[Select, list[DefinitionErr
         if any(contains_aggregate(arg) for arg in over.args):
             fix = "compute it from the answer, as in `headrace sql`"
         elif over.name.lower() in _RANKS:
-            fix = "the latest x of a key is max_by(x, at); the first rows of an answer are ORDER BY … DESC LIMIT 10"
+            fix = "the latest x of a key is last(x); the first rows of an answer are ORDER BY … DESC LIMIT 10"
         else:
-            keys = ", ".join((*(over.written.over or ()), f"window({time}, '1 minute')"))
+            window = f"window({time}, '{session_gap_at(select.source, over.at) or '1 minute'}')"
+            keys = ", ".join((*(over.written.over or ()), window))
             fix = f"write {over.name}({', '.join(over.written.arguments)}) without OVER, and GROUP BY {keys}"
         message = f"{over.name}(…) OVER is not supported: a view aggregates events, it does not number rows"
+        message += f"; {NO_SESSIONS}" if session_gap_at(select.source, over.at) else ""
         errors.append(select.source.error(over.at, message, fix=fix))
     return replace(select, items=tuple(items), incomplete=True) if errors else select, errors
 

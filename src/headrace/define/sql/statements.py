@@ -9,6 +9,7 @@ from headrace.define.mistakes import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
 from headrace.define.sql.derived import DerivedStatement
+from headrace.define.sql.flows import instead_of_flow
 from headrace.define.sql.logical import LogicalReader, LogicalStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
@@ -22,6 +23,7 @@ from headrace.errors import DefinitionError, Location
 _SEND = "send events and rows with `headrace send`, HTTP or Python"
 _QUERIES = "for queries use `headrace ask` or `headrace sql`"
 _OTHER_STATEMENTS = {  # what to do instead
+    "APPLY": "write CREATE TABLE target PRIMARY KEY (…) AS SELECT …",
     **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE", "COPY", "LOAD"), _SEND),
     **dict.fromkeys(("DROP", "TRUNCATE"), "to drop something, delete its definition"),
     "ALTER": "change its definition, and run `headrace apply`",
@@ -45,6 +47,7 @@ _OTHER_KINDS = {  # what cannot be created, and what to do instead
     **dict.fromkeys(("CONNECTION", "CONNECTOR"), _CONNECTOR),
     "SECRET": "remove it: the value 'secret:NAME' of an option is the environment variable NAME",
     "TYPE": "write the type where it is used, as in address STRUCT<street STRING, city STRING>",
+    "FLOW": "write CREATE STREAM … AS SELECT, with UNION ALL of all queries that fill it",
     "DICTIONARY": "write CREATE TABLE with a PRIMARY KEY; JOIN looks its rows up",
     "WINDOW": "write CREATE MATERIALIZED VIEW, and window(at, '1 minute') in GROUP BY",
 }
@@ -124,6 +127,8 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         start, self.mistakes, self.declaring = self.next, Mistakes(), None
         self.peer, self.kind = Peer(start=start.start), "view"
         self.creates, self.may_have_window = None, False
+        if self.sees("APPLY", "CHANGES") or (self.sees("CREATE") and self.ahead(1).upper in ("FLOW", "SOURCE", "SINK")):
+            self._refuse_flow()
         if self.sees("INSERT", "INTO"):
             self._view_of_insert()
         if self.sees("SELECT") or self.sees("WITH"):
@@ -163,6 +168,13 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         if self.next.kind != END:
             self.expect_symbol(";", "the statement")
         return Declared(definition, self.source.locate(start.start))
+
+    def _refuse_flow(self) -> None:
+        """Raise if it is a statement of Spark or Materialize that moves changes."""
+        error = instead_of_flow(self.source, self.next.start)
+        if error is not None:
+            self.skip_rest()
+            raise error
 
     def _declares_fields(self) -> bool:
         place = 4 if self.ahead(1).upper == "IF" else 1

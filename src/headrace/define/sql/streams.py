@@ -281,7 +281,7 @@ class StreamReader(UniqueReader):
         text = self.text_since(start)
         error = self.error(
             self.tokens[start].start, f"{owner} is a log of events, which keeps them all: it has no key",
-            fix=f"remove {text}; the latest x of a key is max_by(x, at), and UNIQUE (id) WITHIN INTERVAL 1 DAY "
+            fix=f"remove {text}; the latest x of a key is last(x), and UNIQUE (id) WITHIN INTERVAL 1 DAY "
             "counts repeats once",
         )  # fmt: skip
         error.write, error.replaces = " ", (at, self.tokens[self.index - 1].end)

@@ -19,6 +19,7 @@ from headrace.define.sql.joins import apply_queries
 from headrace.define.sql.peers import resolve, rewrite
 from headrace.define.sql.row_query import NO_TABLES, Inputs, hoist, rows_of_from
 from headrace.define.sql.select import Select, ViewBuilder
+from headrace.define.sql.sessions import without_sessions
 from headrace.errors import DefinitionError
 
 
@@ -38,7 +39,7 @@ def build_view(
         raise join(mistakes.errors)
     select = replace(select, where=where)
     _refuse_rows(select, scope, "VIEW" if of_table else "STREAM")
-    select, errors = resolve(select, stream)
+    select, errors = resolve(without_sessions(select), stream)
     select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
     try:
         return view_over(ViewBuilder(select, stream, scope).view(), stream)

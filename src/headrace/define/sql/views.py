@@ -144,7 +144,14 @@ class ViewReader(FromReader):
             self._list(f"the keys of {words}")
             keys = self.source.text[self.tokens[keys_at].start : self.tokens[self.index - 1].start]
             raise self._refuse_sets(words, at, keys)
-        return self.expression()
+        node, at = self.expression(), self.last_end
+        if self.accept("AS"):  # of Spark
+            name = self.expect_name("the window").text.lower()
+            self.instead(
+                "GROUP BY gives no names: those of a window are window_start and window_end", at, self.last_end
+            )
+            self.peer = replace(self.peer, window_names=(*self.peer.window_names, name))
+        return node
 
     def _refuse_sets(self, words: str, at: int, write: str | None = None) -> DefinitionError:
         return self.error(

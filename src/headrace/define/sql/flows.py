@@ -1,0 +1,85 @@
+"""Statements of other systems that move changes: AUTO CDC of Spark; CREATE SOURCE and CREATE SINK of Materialize."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.define.sql.later import NAME, statement_at
+from headrace.define.tokens import Source, escape
+from headrace.errors import DefinitionError
+
+_FLAGS = re.IGNORECASE | re.DOTALL
+_PATH = rf"(?:{NAME}\s*\.\s*)*({NAME})"  # only its last name counts
+_CHANGES = re.compile(
+    rf"(?P<words>APPLY\s+CHANGES|CREATE\s+FLOW\s+{NAME}\s+AS\s+(?:AUTO\s+CDC|APPLY\s+CHANGES))\s+INTO\s+{_PATH}\s+"
+    rf"FROM\s+(?:STREAM\s*\(?\s*)?{_PATH}\s*\)?\s+KEYS\s*\((?P<keys>[^()]+)\)(?P<rest>.*)",
+    _FLAGS,
+)
+_COLUMNS = re.compile(rf"\bCOLUMNS\s+(\*\s+EXCEPT\s*\([^()]+\)|\([^()]+\)|{NAME}(?:\s*,\s*{NAME})*)", _FLAGS)
+_DELETES = re.compile(r"\bAPPLY\s+AS\s+(?:DELETE|TRUNCATE)\s+WHEN\b", re.IGNORECASE)
+_CONNECTION = rf"KAFKA\s+CONNECTION\s+{_PATH}\s*\(\s*TOPIC\s*=?\s*(?P<topic>'[^']*')(?:[^()]|\([^()]*\))*\)(?P<rest>.*)"
+_CLUSTER = rf"(?:IN\s+CLUSTER\s+{NAME}\s+)?"
+_SOURCE = re.compile(
+    rf"CREATE\s+SOURCE\s+(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>{NAME})\s+{_CLUSTER}FROM\s+{_CONNECTION}", _FLAGS
+)
+_SINK = re.compile(
+    rf"CREATE\s+SINK\s+(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>{NAME})\s+{_CLUSTER}FROM\s+(?P<view>{NAME})\s+"
+    rf"INTO\s+{_CONNECTION}",
+    _FLAGS,
+)
+_FORMAT = re.compile(r"(?<!KEY )\bFORMAT\s+(\w+)", re.IGNORECASE)
+
+
+def instead_of_flow(source: Source, at: int) -> DefinitionError | None:
+    """The refusal of such a statement, which begins at an offset, with what to write; None if it is another."""
+    start, end = statement_at(source, at)
+    text = source.text[start:end]
+    for form, instead in ((_CHANGES, _table), (_SOURCE, _input), (_SINK, _sink)):
+        match = form.match(text)
+        if match:
+            message, write = instead(match)
+            return source.error(start, message, write=write, span=(start, end))
+    return None
+
+
+def _table(form: re.Match[str]) -> tuple[str, str]:
+    """AUTO CDC INTO target FROM STREAM(s) KEYS (id) SEQUENCE BY at: the latest row of each key."""
+    words, target, stream, keys, rest = form.group("words", 2, 3, "keys", "rest")
+    words = " ".join(re.sub(rf"(?is)CREATE\s+FLOW\s+{NAME}\s+AS\s+", "", words).upper().split())
+    keys = " ".join(keys.split())
+    columns = _COLUMNS.search(rest)
+    selected = " ".join(columns[1].split()) if columns else "*"
+    if not selected.startswith("*"):
+        names = re.split(r"\s*,\s*", f"{keys}, {selected.strip('( )')}")
+        selected = ", ".join(dict.fromkeys(names))
+    message = (
+        f"{words} INTO is a table here, without CREATE STREAMING TABLE: it has the row of each key that is the latest "
+        "by the event time of the stream"
+    )
+    if _DELETES.search(rest):
+        message += "; deletes (APPLY AS DELETE WHEN) are not available: leave such rows out in a view over it"
+    if re.search(r"\bSCD\s+TYPE\s+2\b", rest, re.IGNORECASE):
+        message += "; earlier rows (SCD TYPE 2) are those of a question with --timestamp-as-of"
+    return message, f"CREATE TABLE {target} PRIMARY KEY ({keys}) AS SELECT {selected} FROM {stream}"
+
+
+def _input(form: re.Match[str]) -> tuple[str, str]:
+    """CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') …, of which ENVELOPE UPSERT keeps the latest of each key."""
+    name, topic, rest = form.group("name", "topic", "rest")
+    format_ = _FORMAT.search(rest)
+    options = f"connector = 'kafka', topic = {topic}"
+    if format_ and format_[1].upper() != "JSON":
+        options += f", format = {escape(format_[1].lower())}"
+    kind, columns, message = "STREAM", "value STRING", "a source of events is a stream"
+    if re.search(r"\bENVELOPE\s+UPSERT\b", rest, re.IGNORECASE):
+        kind, columns = "TABLE", "id STRING PRIMARY KEY, value STRING"
+        message = "ENVELOPE UPSERT is a table, which has the latest row of each key"
+    message += "; its topic is an option here, and its columns are those of the messages"
+    return message, f"CREATE {kind} {name} ({columns}) WITH ({options})"
+
+
+def _sink(form: re.Match[str]) -> tuple[str, str]:
+    """CREATE SINK s FROM view INTO KAFKA CONNECTION k (TOPIC 't') …."""
+    name, view, topic = form.group("name", "view", "topic")
+    message = "a sink has no INTO: its connector is an option, and it sends rows as JSON"
+    return message, f"CREATE SINK {name} FROM {view} WITH (connector = 'kafka', topic = {topic})"
