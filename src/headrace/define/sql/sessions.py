@@ -20,14 +20,14 @@ def without_sessions(select: Select) -> Select:
     """The statement with windows where SELECT, or GROUP BY of a statement that is refused anyway, has sessions."""
     edits: list[Edit] = []
     items: list[Item] = []
-    named: dict[str, tuple[Node, str]] = {}  # the windows of SELECT by name and by place, and what to write in GROUP BY
+    replacements: dict[str, tuple[Node, str]] = {}  # in GROUP BY, by the names and places of items
     for place, item in enumerate(select.items, start=1):
         node = _fixed(item.node, edits)
         if place <= len(items):  # it has moved
-            named[str(place)] = Literal(node.at, str(len(items) + 1), INT), str(len(items) + 1)
+            replacements[str(place)] = Literal(node.at, str(len(items) + 1), INT), str(len(items) + 1)
         if isinstance(node, Call) and node is not item.node and item.alias:
             window = edits.pop()
-            named[item.alias.lower()] = named[str(place)] = node, window.text
+            replacements[item.alias.lower()] = replacements[str(place)] = node, window.text
             bounds = [
                 replace(item, node=Name(node.at, f"window_{bound}"), alias=f"{item.alias}_{bound}")
                 for bound in ("start", "end")
@@ -43,8 +43,8 @@ def without_sessions(select: Select) -> Select:
     groups = []
     for group in select.groups:
         key = group.name.lower() if isinstance(group, Name) and not group.of else getattr(group, "text", "")
-        if key in named and group.span:
-            written, text = named[key]
+        if key in replacements and group.span:
+            written, text = replacements[key]
             edits.append(Edit(*group.span, text))
             groups.append(replace(written, span=group.span))
         else:
