@@ -357,6 +357,11 @@ def test_sessions_of_over_are_refused_as_such(created: str) -> None:
     assert "'5 minutes')" in str(mistake)
 
 
+def test_a_session_without_arguments_is_refused_as_such() -> None:
+    (mistake, *_) = mistakes_of(f"{STREAM}{VIEW}SELECT session_window() AS s, count(*) AS n FROM requests GROUP BY s")
+    assert "sessions (session_window(…), SESSION) are not available yet" in mistake.message
+
+
 def test_the_latest_row_is_chosen_without_naming_a_field() -> None:
     (mistake, *_) = mistakes_of(
         f"{STREAM}{VIEW}SELECT DISTINCT ON (host) host, ms FROM requests ORDER BY host, at DESC"

@@ -71,7 +71,7 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
 
 
 def _no_session(source: Source, call: Call) -> DefinitionError:
-    time, *gaps = call.written.arguments if call.written else ("…",)
+    time, *gaps = call.written.arguments if call.written and call.args else ("…",)
     gap = session_gap(call)
     write = f"{_SESSIONS[call.name.lower()]}({', '.join([time, *(gaps if gap is None else [escape(gap)])])})"
     end = call.written.end if call.written else None
