@@ -122,7 +122,7 @@ def note_time(state: AlertState, rules: Rules, clock: Clock, now_us: int) -> Ale
         for notified in _due(state, rules, entry, now_us):
             fired = entry.fired + (notified == "firing")
             entry = replace(entry, notified=notified, notified_at_us=now_us, fired=fired)
-            if notified != "silenced":
+            if notified != "silenced" and rules.targets:
                 notices.append(_notice(rules, entry))
         return entry
 

@@ -52,6 +52,17 @@ class Watch(ABC):
         if self.state.fingerprint != condition:  # what fired by another condition is no incident of this one
             silences = self.state.silences
             self.update(lambda _: AlertState(condition, silences=silences))
+        self._keep_targets()
+
+    def _keep_targets(self) -> None:
+        """Forget notices for targets that the alert no longer has, or never had: nobody would get them."""
+
+        def with_targets(notice: Notice) -> Notice:
+            return replace(notice, targets=tuple(name for name in notice.targets if name in self.rules.targets))
+
+        notices = tuple(each for each in map(with_targets, self.state.notices) if each.targets)
+        if notices != self.state.notices:
+            self.update(lambda state: replace(state, notices=notices))
 
     def update(self, change: Callable[[AlertState], AlertState]) -> None:
         """Change the state, on disk first. A new place alone can wait: rows that come twice change nothing."""

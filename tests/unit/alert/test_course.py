@@ -144,6 +144,13 @@ def test_a_notice_is_repeated_where_that_is_asked_for() -> None:
     assert len({notice.id for notice in state.notices}) == 2
 
 
+def test_an_alert_without_a_target_has_incidents_and_no_notices() -> None:
+    rules = replace(RULES, targets=())
+    state = step(AlertState(), rules, [row("a", 0), row("b", 5)], 5.5)
+    assert [name for name, *_ in incidents(state)] == ["resolved", "firing"]
+    assert state.notices == ()
+
+
 def test_absence_fires_by_the_clock_and_ends_with_the_next_event() -> None:
     rules = Rules("quiet", targets=("log",))
     state = absent(AlertState(), rules, 5, 100, 1000, {"events": 5})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.alert.course import Rules
+from headrace.alert.state import read_state
 from headrace.alert.watch import StreamWatch
 from headrace.define.model import Alert
 from tests.unit.alert.watched import Watched, alert_of, events
@@ -60,6 +61,20 @@ def test_other_options_keep_the_incidents() -> None:
         watched.open()
         assert watched.look() == {"a": "firing"}
         assert watched.notices() == [("a", "firing")]
+
+
+def test_notices_for_targets_that_an_alert_no_longer_has_are_forgotten() -> None:
+    with bench() as work:
+        work.start(view_of("window(at, '1 minute')"))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n > 2", targets=("log", "connector"))
+        watched.commit(events("a", 0, 3))
+        watched.targets = ("log",)
+        watched.open()
+        assert [notice.targets for notice in watched.watch.state.notices] == [("log",)]
+        watched.targets = ()
+        watched.open()
+        assert watched.look() == {"a": "firing"}
+        assert read_state(watched.file).notices == ()
 
 
 def test_only_settled_rows_on_window_close() -> None:

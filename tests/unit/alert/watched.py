@@ -26,15 +26,22 @@ def alert_of(text: str, window: str | None) -> Alert:
 class Watched:
     """An alert on the view of a workbench."""
 
-    def __init__(self, work: Workbench, text: str, window: str | None = "window(at, '1 minute')") -> None:
+    def __init__(
+        self,
+        work: Workbench,
+        text: str,
+        window: str | None = "window(at, '1 minute')",
+        targets: tuple[str, ...] = ("log",),
+    ) -> None:
         self.alert = alert_of(text, window)
+        self.targets = targets
         self.file = work.folder / "a.json"
         self.work = work
         self.now_us = 1
         self.open()
 
     def open(self) -> None:
-        rules = rules_of(self.alert, self.work.serving().view, Rules("a", targets=("log",)))
+        rules = rules_of(self.alert, self.work.serving().view, Rules("a", targets=self.targets))
         self.watch = ViewWatch(self.alert, rules, self.file, self.work.store)
 
     def commit(self, *some: list[Event]) -> dict[str, str]:
