@@ -44,7 +44,7 @@ class GivenEvent:
 
 @dataclass(frozen=True)
 class GivenEvents:
-    """The events of a stream, in the commits that the file says; else in one."""
+    """The events of a stream, in the commits that the file says, of which some may be empty; else in one."""
 
     stream: Stream
     commits: tuple[tuple[GivenEvent, ...], ...]
@@ -108,7 +108,7 @@ def _read_items(stream: Stream, node: Items) -> GivenEvents:
             continue
         commits[-1].append(_read_event(stream, item))
         notes |= dict.fromkeys(_notes(stream, item))
-    return GivenEvents(stream, tuple(tuple(commit) for commit in commits if commit), tuple(notes))
+    return GivenEvents(stream, tuple(map(tuple, commits)), tuple(notes))
 
 
 def _read_event(stream: Stream, node: Node) -> GivenEvent:
@@ -225,13 +225,13 @@ def _arrivals(source: GivenEvents) -> list[_Arrival]:
     return arrivals
 
 
-def _as_written(source: GivenEvents) -> list[tuple[str, Commit]]:
-    """The commits of one stream."""
+def _as_written(source: GivenEvents) -> Sequence[tuple[str, Commit] | None]:
+    """The commits of one stream; None stands for one without events."""
     arrivals = _arrivals(source)
     if len(source.commits) < 2:
         return _by_arrival(arrivals)
-    rest = iter(arrivals)
-    return [(source.stream.name, _commit([next(rest) for _ in commit])) for commit in source.commits]
+    rest, name = iter(arrivals), source.stream.name
+    return [(name, _commit([next(rest) for _ in commit])) if commit else None for commit in source.commits]
 
 
 def _by_arrival(arrivals: Sequence[_Arrival]) -> list[tuple[str, Commit]]:

@@ -105,6 +105,20 @@ CHANGING = """
       - {id: ann, plan: pro}
   ask: inners
   expect: [{plan: free, hits: 1}, {plan: pro, hits: 2}]
+- name: a list that begins with the end of a commit
+  given:
+    clicks:
+      - {user_id: ann, n: 1, ts: 2026-03-01T10:00:00Z}
+      - commit:
+      - commit:
+      - {user_id: ann, n: 1, ts: 2026-03-01T10:00:00Z}
+    users:
+      - commit:
+      - {id: ann, plan: free}
+      - commit:
+      - {id: ann, plan: pro}
+  ask: lefts
+  expect: [{plan: null, hits: 1}, {plan: pro, hits: 1}]
 - name: the order of arrival
   given:
     clicks:
