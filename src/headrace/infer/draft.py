@@ -23,7 +23,7 @@ from headrace.infer.fields import Fields, candidate, find_fields
 from headrace.infer.lines import SYSLOG, VALUE, declare
 from headrace.infer.profile import profile_values
 from headrace.infer.sample import Sample
-from headrace.infer.times import Reading
+from headrace.infer.times import Reading, time_example
 from headrace.infer.view import suggest_view
 from headrace.infer.write import DraftField, describe, write_stream
 from headrace.names import shell
@@ -219,7 +219,7 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, refusals:
     elif reading is None:
         notes.append(
             "no field could be read as a time: the time of arrival is the event time. To change it, declare a computed "
-            "field such as at TIMESTAMP AS to_timestamp(…, 'dd/MM/yyyy HH:mm') and WATERMARK FOR at"
+            f"field such as at TIMESTAMP AS {time_example(fields.typed)} and WATERMARK FOR at"
         )
     elif "check" in reading.comment:
         notes.append(f"event time '{reading.field}': {reading.comment}")

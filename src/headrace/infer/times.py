@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.define.tokens import escape
-from headrace.infer.names import OTHER_TIMES, is_time, path_sql, words_of
+from headrace.infer.names import OTHER_TIMES, is_identity, is_time, path_sql, words_of
 from headrace.infer.profile import Profile
 from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type
 
@@ -35,6 +35,7 @@ _EPOCHS = (
     ("microseconds", 1_000_000, "timestamp_micros", ""),
     ("nanoseconds", 1_000_000_000, "timestamp_micros", " DIV 1000"),
 )
+DAYS = frozenset(("day", "date", "datum"))  # numbers such as 20260301 do not count seconds
 _FROM_S, _TO_S = 946_684_800, 4_102_444_800  # the years 2000 to 2099
 _EXACT = {"event_time": 100, "eventtime": 100, "event_timestamp": 100, "at": 95, "timestamp": 90, "ts": 90, "time": 90,
           "datetime": 90, "created_at": 85, "occurred_at": 85}  # fmt: skip
@@ -54,6 +55,19 @@ def find_readings(fields: list[tuple[Profile, Type]]) -> list[Reading]:
     """The fields that can be the event time, the likeliest first."""
     readings = [reading for profile, type_ in fields if (reading := _read(profile, type_))]
     return sorted(readings, key=lambda reading: -reading.score)
+
+
+def time_example(fields: list[tuple[Profile, Type]]) -> str:
+    """An example of an event time where no field can be read as one: of the first whole number that may count time."""
+    for profile, type_ in fields:
+        name = path_sql(profile.name)
+        if type_ in (INT, BIGINT) and not is_identity(profile.name):
+            epoch = _epoch(name, type_, profile.values)
+            if epoch is not None:
+                return epoch[0]
+            if is_time(profile.name) and not DAYS & set(words_of(profile.name)):
+                return f"timestamp_seconds({name}) (timestamp_millis, if it counts milliseconds)"
+    return "to_timestamp(…, 'dd/MM/yyyy HH:mm')"
 
 
 def _read(profile: Profile, type_: Type) -> Reading | None:

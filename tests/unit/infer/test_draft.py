@@ -107,6 +107,23 @@ def test_without_a_time_arrival_is_the_event_time_and_a_note_says_so(tmp_path: P
     assert "window(_arrived, '1 minute')" in definition.sql
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "example"),
+    [
+        ("start_timestamp", 30685, "timestamp_seconds(start_timestamp) (timestamp_millis, if it counts milliseconds)"),
+        ("started", 1715940303123, "timestamp_millis(started)"),
+        ("day", 20240517, "to_timestamp(…"),
+        ("user_id", 1715940303, "to_timestamp(…"),
+        ("n", 5, "to_timestamp(…"),
+    ],
+)
+def test_the_note_about_a_missing_time_has_an_example_of_the_kind_of_field(
+    tmp_path: Path, field: str, value: int, example: str
+) -> None:
+    definition = infer(tmp_path, {"song": "a", field: value}, {"song": "b", field: value + 1})
+    assert f"at TIMESTAMP AS {example}" in definition.notes[0]
+
+
 def test_patience_and_window_come_from_the_sampled_times(tmp_path: Path) -> None:
     definition = infer(tmp_path, *({"at": TIME.format(i // 60, (i - 40 * (i % 7 == 0)) % 60)} for i in range(300)))
     assert definition.stream.patience_ms == 60_000
