@@ -14,6 +14,7 @@ from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import code_changes, edited_names, plain, plain_changes
 from headrace.define.record import describe_record
+from headrace.define.relation import Relation
 from headrace.define.relation_duckdb import refuse_duckdb
 from headrace.define.relation_text import describe_relation, sources_of
 from headrace.define.tokens import escape
@@ -79,7 +80,8 @@ def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
         before = running.streams.get(name)
         if before is None:
             reason = f"derived from {', '.join(sources_of(stream.relation))}" if stream.relation else "with a new log"
-            yield Change("create", "stream", name, reason, plain_changes(describe_stream(stream)))
+            details, hint = plain_changes(describe_stream(stream)), _time_hint(stream.relation)
+            yield Change("create", "stream", name, reason, details, hint=hint)
         elif before != stream and (before.relation or stream.relation):
             yield _changed_relation(before, stream)
         elif before != stream:
@@ -171,7 +173,8 @@ def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[Change]:
     for name, view in target.views.items():
         change = _changed_view(running, target, running.views.get(name), view, costs)
         if change is not None:
-            yield replace(change, hint=_lane_hint(target, view))
+            hints = filter(None, (_lane_hint(target, view), _time_hint(view.relation)))
+            yield replace(change, hint="; ".join(hints) or None)
 
 
 def _changed_view(running: Catalog, target: Catalog, before: View | None, view: View, costs: Costs) -> Change | None:
@@ -188,6 +191,17 @@ def _lane_hint(target: Catalog, view: View) -> str | None:
     reasons = (refuse_duckdb(target.streams[stream], view) for stream in view.streams)
     reason = next(filter(None, reasons), None)
     return f"Spark jobs will update it, not the faster fused lane; {plain(reason)}" if reason else None
+
+
+def _time_hint(relation: Relation | None) -> str | None:
+    """That a join as of the time of an event meets no row that arrived after that time."""
+    joins = (join for branch in relation.branches for join in branch.joins) if relation else ()
+    table = next((join.table for join in joins if join.as_of is not None and join.log.event_time is None), None)
+    return table and (
+        f"table '{table}' has no event time, so FOR SYSTEM_TIME AS OF goes by the arrival of its rows: an event whose "
+        "time is before that finds no row; give the table a time of its own, as in updated_at TIMESTAMP NOT NULL, "
+        "WATERMARK FOR updated_at AS updated_at, or leave FOR SYSTEM_TIME out"
+    )
 
 
 def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:

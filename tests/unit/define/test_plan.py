@@ -209,6 +209,22 @@ def test_a_plan_comes_back_from_json():
     assert tuple(map(Change.from_dict, content["changes"])) == plan.changes
 
 
+def test_a_join_as_of_the_time_of_the_event_to_a_table_without_an_event_time_has_a_hint():
+    derived = "CREATE STREAM known AS SELECT v.page, c.kind, v.at FROM visits v JOIN pages c ON v.page = c.id;"
+    table = "CREATE TABLE pages (id STRING PRIMARY KEY, kind STRING);"
+    as_of = derived.replace("JOIN pages c", "JOIN pages FOR SYSTEM_TIME AS OF v.at c")
+    timed = "CREATE TABLE pages (id STRING PRIMARY KEY, kind STRING, t TIMESTAMP NOT NULL, WATERMARK FOR t AS t);"
+    view = "CREATE MATERIALIZED VIEW kinds AS SELECT kind, count(*) AS n FROM known GROUP BY kind;"
+
+    def hints(text):
+        return {change.name: change.hint for change in compare(Catalog(), parse(STREAM + text)).changes if change.hint}
+
+    assert set(hints(table + as_of + view)) == {"known", "kinds"}
+    (hint,) = set(hints(table + as_of + view).values())
+    assert hint.startswith("table 'pages' has no event time, so FOR SYSTEM_TIME AS OF goes by the arrival of its rows")
+    assert hints(table + derived + view) == hints(timed + as_of + view) == {}
+
+
 def test_a_view_that_only_spark_computes_has_a_hint():
     hint = "Spark jobs will update it, not the faster fused lane; key 'page': only Spark computes initcap(page)"
     slow = STREAM + VIEW.replace("SELECT page,", "SELECT initcap(page) AS page,").replace("BY page", "BY initcap(page)")
