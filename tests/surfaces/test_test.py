@@ -76,7 +76,7 @@ def test_a_run_in_which_all_tests_are_skipped_fails(headrace: Command, folder: P
     assert headrace("test").code == 0, "the others ran"
     ran = headrace("test", "tests/times.yaml")
     assert ran.code == 1
-    assert "error: no test ran: 'only Spark does it' skipped" in ran.err
+    assert "error: no test ran: all of them need Spark ('only Spark does it'); `headrace test --spark`" in ran.err
     assert "1 skipped (need --spark) in " in ran.out
     ran = headrace("test", "--json", "tests/times.yaml")
     assert (ran.code, ran.json["skipped"], ran.json["tests"][0]["state"]) == (1, 1, "skipped")

@@ -105,7 +105,7 @@ def nothing_ran(results: Sequence[Result]) -> str | None:
         return None
     names = ", ".join(repr(result.test.name) for result in results[:MOST_NAMES])
     more = f" and {len(results) - MOST_NAMES} more" if len(results) > MOST_NAMES else ""
-    return f"no test ran: {names}{more} skipped, because only Spark computes them; `headrace test --spark` runs them"
+    return f"no test ran: all of them need Spark ({names}{more}); `headrace test --spark` runs them"
 
 
 def describe(result: Result) -> str:

@@ -40,6 +40,8 @@ def test_definitions_say_what_they_are(visits):
     assert repr(hr.Table("cities", "id BIGINT, name STRING", key="id")) == (
         "table cities (id BIGINT, name STRING), primary key id"
     )
+    assert repr(visits.where("bytes > 0").where("status = 200")) == "query over visits where bytes > 0 AND status = 200"
+    assert repr(visits.group_by("page").agg(hits=hr.count())) == "query over visits (hits)"
 
 
 def test_the_example_of_the_design(visits):

@@ -217,7 +217,7 @@ class Queryable:
         return Query(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Query(Queryable):
     """A query over a stream, as written; immutable: each method returns a new one."""
 
@@ -229,6 +229,11 @@ class Query(Queryable):
     having_conditions: tuple[Source, ...] = ()
     order: tuple[Source, ...] = ()
     most_rows: tuple[int, Location] | None = None
+
+    def __repr__(self) -> str:
+        conditions = " AND ".join(condition.text for condition in self.conditions)
+        columns = ", ".join(name for name, _ in self.columns)
+        return f"query over {self.stream.name}{conditions and f' where {conditions}'}{columns and f' ({columns})'}"
 
     def then(self, step: RowStep) -> Query:
         """The query with a step that makes other rows."""
