@@ -91,9 +91,10 @@ def _at_ms(question: CellQuestion, version: Version) -> int:
     assert window is not None, "only for a view with windows"
     if question.at is None:
         raise QuestionError(
-            f"view '{question.view}' has windows, and a cell lies in one of them",
-            found="no at",
-            expected="at, any time in the window, such as its window_start",
+            f"view '{question.view}' has windows: say which one",
+            found="no time",
+            expected="any time in the window, such as its window_start",
+            fix="give --at TIME (over HTTP and in Python: at)",
         )
     if not question.at.relative:
         if question.at.ms < 0:
