@@ -128,6 +128,10 @@ it only if one of its values is an estimate; `estimates` then lists the rows of 
 each row of a scaled column, how far the value is from the true one in 95 of 100 cases, at most: `{"n": [58.8, 12.1]}`.
 `errors` lists the cells without a value, which are null:
 `{"row": 0, "column": "users", "reason": "count(DISTINCT user) has more than 10,000 different values; use …"}`.
+`windows` has the bounds of the question and the size of the windows. With `start`, a window begins at `start` and every
+`every_ms` from there, instead of at multiples of `every_ms` since 1970 (calendar windows, running totals and windows
+that the view declares with an offset keep their places). `counted_from` is the time that relative bounds such as `-1h`
+were counted from, the end of the pane of the newest event; it is null if no bound is relative.
 
 **Server-sent events.** `GET /v1/streams/{stream}/tail` and, with `Accept: text/event-stream`,
 `GET /v1/subscriptions/{name}/events` reply with events as they come ([subscriptions](subscriptions.md)). An error after

@@ -67,7 +67,8 @@ def ask(
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Window size: 1h, or of the calendar: '1 month', week; 'all' is one window over all time.",
+            help="Window size: 1h, or of the calendar: '1 month', week; 'all' is one window over all time. "
+            "With --start, windows are counted from there, except those of the calendar.",
         ),
     ] = None,
     every: Annotated[

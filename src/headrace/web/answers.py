@@ -44,7 +44,8 @@ _DESCRIPTIONS = {
     "by": "keys to group by, separated by commas; the others are merged. Empty: grand total",
     "start": "start, inclusive: ISO 8601, or relative to the newest event, such as -1h",
     "end": "end, exclusive; same formats as start",
-    "window": "window size: 1h, or of the calendar: 1 month, week; all is one window from start to end",
+    "window": "window size: 1h, or of the calendar: 1 month, week; all is one window from start to end. With start, "
+    "windows are counted from there, except those of the calendar",
     "every": "interval between window starts, such as 5m",
     "having": "only rows for which this condition is true, such as n > 5; default: HAVING of the view. Empty: all rows",
     "order_by": "order of the rows, such as n DESC; default: ORDER BY of the view. Empty: by window and key",
