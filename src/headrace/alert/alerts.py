@@ -161,7 +161,9 @@ class Alerts:
         """All alerts, by name."""
         now_us = time.time_ns() // 1000
         return [
-            describe(watch.alert, watch.state, now_us, self._errors.get(name), self._delivery_error(name))
+            describe(
+                watch.alert, watch.state, now_us, self._errors.get(name), self._delivery_error(name), watch.behind()
+            )
             for name, watch in sorted(self._watches.items())
         ]
 

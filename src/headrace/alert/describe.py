@@ -14,10 +14,16 @@ from headrace.alert.status import AlertStatus, IncidentStatus, SilenceStatus
 from headrace.define.durations import format_duration
 from headrace.define.model import Alert
 from headrace.format import iso_us
+from headrace.serve.question import key_text
 
 
 def describe(
-    alert: Alert, state: AlertState, now_us: int, error: str | None, delivery_error: str | None
+    alert: Alert,
+    state: AlertState,
+    now_us: int,
+    error: str | None,
+    delivery_error: str | None,
+    behind_commits: int | None = None,
 ) -> AlertStatus:
     """The status of an alert."""
     entries = sorted(state.open, key=lambda entry: (entry.incident.state, -entry.incident.since_us))
@@ -36,6 +42,7 @@ def describe(
         alert.get("severity"),
         error,
         delivery_error,
+        behind_commits,
     )
 
 
@@ -73,7 +80,7 @@ def explain_path(alert: Alert, key: Mapping[str, Any], incident: Incident) -> st
     """The page of the events behind the row of an incident; None for the absence of events."""
     if alert.absent_ms is not None:
         return None
-    values = [(f"key.{name}", r"\N" if value is None else str(value)) for name, value in key.items()]
+    values = [(f"key.{name}", key_text(value)) for name, value in key.items()]
     start = incident.row.get(START)
     return f"/views/{quote(alert.source, safe='')}/explain?{urlencode([*values, *([('at', start)] if start else [])])}"
 

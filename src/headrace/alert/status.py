@@ -59,3 +59,4 @@ class AlertStatus(Shown):
     severity: str | None = None
     error: str | None = None  # why it cannot be evaluated
     delivery_error: str | None = None
+    behind_commits: int | None = None  # that its view has and it has not looked at; None: not known, or of a stream

@@ -78,6 +78,10 @@ class Watch(ABC):
     def step(self, now_us: int) -> bool:
         """Look at what is new; whether there is more to look at."""
 
+    def behind(self) -> int | None:
+        """How many commits of its view it has not looked at, if that is known."""
+        return None
+
     def delivered(self, notice: Notice, target: str) -> None:
         """A target has got a notice."""
 
@@ -168,6 +172,18 @@ class ViewWatch(Watch):
         self._cursor, self._seen_version = batch.cursor, batch.version
         self._follower.passed(batch.cursor)
         return batch.more
+
+    def behind(self) -> int | None:
+        """How many commits of its view it has not looked at; None while the view is being built."""
+        version = self._store.serving_now(self.alert.source) or self._store.read(
+            lambda snapshot: snapshot.serving(self.alert.source)
+        )
+        if version is None:
+            return None
+        cursor, commits = self._cursor, version.total("applied_to")
+        if cursor is None or not cursor.is_of(version):
+            return commits
+        return max(commits - cursor.tick, int(cursor.after is not None))  # it may be within the rows of a commit
 
     def _read(self, snapshot: Snapshot, version: Version) -> ChangeBatch:
         if self.rules.on_close:

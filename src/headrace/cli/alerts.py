@@ -9,15 +9,18 @@ import typer
 from rich.text import Text
 
 from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, print_json, printable, record_table, say
+from headrace.cli.output import console, plural, print_json, printable, record_table, say
 from headrace.cli.table import FittedTable
 from headrace.define.durations import parse_duration
 from headrace.errors import NotFoundError, UsageError
+from headrace.names import shell
+from headrace.serve.question import key_text
 
 if TYPE_CHECKING:
     from headrace.alert.status import AlertStatus, IncidentStatus
 
-NO_ALERTS = "no alerts yet: CREATE ALERT in definitions/ declares one"
+NO_ALERTS = "no alerts yet: CREATE ALERT in definitions/ declares one, `headrace up` starts it"
+WINDOW = ("window_start", "window_end")
 
 
 def alerts(
@@ -74,26 +77,14 @@ def _print(statuses: list[AlertStatus], *, whole: bool, wide: bool) -> None:
     if not statuses:
         out.print(NO_ALERTS)
         return
-    cells = [
-        {
-            "alert": status.name,
-            "state": status.state,
-            "firing": str(status.firing),
-            "pending": str(status.pending),
-            "on": status.source,
-            "condition": status.condition,
-            "silences": str(len(status.silences)),
-            "problem": status.error or status.delivery_error or "–",
-        }
-        for status in statuses
-    ]
-    left = ("alert", "state", "on", "condition", "problem")
-    out.print(record_table(cells, left, ("silences", "pending", "on", "condition")))
+    left = ("alert", "state", "last", "behind", "on", "condition", "problem")
+    out.print(record_table(list(map(_cells, statuses)), left, ("silences", "pending", "on", "condition")))
     rows = [_incident_cells(status, each) for status in statuses for each in status.incidents]
     rows += [_incident_cells(status, each) for status in statuses if whole for each in status.resolved]
     if rows:
         out.print()
-        out.print(FittedTable(["alert", "state", "key", "row", "since", "silenced"], rows, (), ("silenced", "since")))
+        titles = ["alert", "state", "key", "row", *WINDOW, "since", "silenced"]
+        out.print(FittedTable(titles, rows, (), ("silenced", *reversed(WINDOW))))
     for status in statuses:
         for silence in status.silences:
             values = ", ".join(f"{name}={value}" for name, value in silence.values.items()) or "all rows"
@@ -101,12 +92,34 @@ def _print(statuses: list[AlertStatus], *, whole: bool, wide: bool) -> None:
             out.print(Text(f"{status.name}: silent until {silence.until} for {values}{reason}", style="dim"))
 
 
+def _cells(status: AlertStatus) -> dict[str, str]:
+    """An alert in the overview. Its incidents are those that fire and those that are over."""
+    times = [each.since or "" for each in (*status.incidents, *status.resolved) if each.state != "pending"]
+    return {
+        "alert": status.name,
+        "state": status.state,
+        "firing": str(status.firing),
+        "pending": str(status.pending),
+        "incidents": str(len(times)),
+        "last": _time(max(times, default=None)),
+        "behind": plural(status.behind_commits, "commit") if status.behind_commits else "–",
+        "on": status.source,
+        "condition": status.condition,
+        "silences": str(len(status.silences)),
+        "problem": status.error or status.delivery_error or "–",
+    }
+
+
 def _incident_cells(status: AlertStatus, incident: IncidentStatus) -> list[str]:
-    key = _words(incident.key) or "–"
-    others = {name: value for name, value in incident.row.items() if name not in incident.key}
-    row = _words(others)
-    since = (incident.since or "–").replace("T", " ")[:19]
-    return [status.name, incident.state, key, row, since, "yes" if incident.silenced else "no"]
+    key = ", ".join(printable(shell(f"{name}={key_text(value)}")) for name, value in incident.key.items()) or "–"
+    others = {name: value for name, value in incident.row.items() if name not in (*incident.key, *WINDOW)}
+    window = [_time(incident.row.get(name)) for name in WINDOW]
+    silenced = "yes" if incident.silenced else "no"
+    return [status.name, incident.state, key, _words(others), *window, _time(incident.since), silenced]
+
+
+def _time(text: str | None) -> str:
+    return (text or "–").replace("T", " ")[:19]
 
 
 def _words(values: Mapping[str, Any]) -> str:
