@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,8 +32,9 @@ from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError
 from headrace.format import within
+from headrace.names import shell
 from headrace.serve.answer import Answer
-from headrace.serve.question import HIGHEST_LIMIT, Question
+from headrace.serve.question import HIGHEST_LIMIT, NULL, Question
 from headrace.spark.jobs import Job
 
 REFRESH_S = 1.0
@@ -163,7 +164,14 @@ def ask(
             return
         else:
             answer = read(question)
-    print_json(answer.as_dict()) if as_json else console(wide=wide).print(render(answer))
+    if as_json:
+        print_json(answer.as_dict())
+        return
+    out = console(wide=wide)
+    out.print(render(answer))
+    if not answer.values:
+        for hint in _null_hints(parameters):
+            out.print(hint)
 
 
 def _read_screen(read: Read, question: Question, job: Job | None = None) -> Answer:
@@ -209,6 +217,15 @@ def read_key_option(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise QuestionError(f"--key '{text}' is not a key and a value", expected="such as --key page=/home")
     return f"key.{name}", value
+
+
+def _null_hints(parameters: Sequence[tuple[str, str]]) -> list[Text]:
+    """How a missing value is written, for each key that was asked for as the text NULL."""
+    keys = [name.removeprefix("key.") for name, value in parameters if name.startswith("key.") and value == "NULL"]
+    return [
+        Text(f"--key {shell(f'{key}=NULL')} is the text NULL; a missing value is --key {shell(f'{key}={NULL}')}")
+        for key in keys
+    ]
 
 
 def render(answer: Answer, most: int | None = None) -> RenderableType:
