@@ -81,12 +81,17 @@ def dead_letters(
             result = replay_all(connection, stream, dry_run=dry_run, wait=wait, quiet=as_json)
         else:
             result = letters.page(limit, cursor, reason)
+        # Events that were sent are read once Spark runs.
+        reads_later = action in (Action.LIST, Action.COUNT) and connection.verbs.status().state == "starting"
     if as_json:
         print_json(result)
     elif action is Action.REPLAY:
         print_replay(result, stream)
     else:
-        _PRINTERS[action](console(wide=wide), result, stream)
+        out = console(wide=wide)
+        _PRINTERS[action](out, result, stream)
+        if reads_later:
+            out.print("events that were sent may not have been read yet: the pipeline is starting")
 
 
 def _print_page(out: Console, page: DeadLetterPage, stream: str) -> None:

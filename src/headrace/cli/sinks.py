@@ -16,7 +16,7 @@ from headrace.errors import UsageError
 if TYPE_CHECKING:
     from headrace.server.state import SinkStatus
 
-NO_SINKS = "no sinks: CREATE SINK in definitions/ declares one"
+NO_SINKS = "no sinks yet: CREATE SINK in definitions/ declares one, `headrace up` starts it"
 ACTIONS = ("pause", "resume", "retry")
 
 
