@@ -102,6 +102,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def commits_of(commits: Mapping[str, int]) -> str:
+    """How many commits of each stream: 12 commits of visits, 1 commit of calls."""
+    return ", ".join(f"{plural(number, 'commit')} of {stream}" for stream, number in commits.items())
+
+
 def about(seconds: float) -> str:
     """An estimated span of time, rounded."""
     if seconds < 1:

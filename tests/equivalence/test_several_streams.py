@@ -277,11 +277,11 @@ def test_questions_about_the_past(both: Both, spark: Any, tmp_path: Path) -> Non
     reply = questions.ask(Question.of("v", timestamp_as_of=then.isoformat()))
     rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in reply.rows()}
     assert rows == both.expected(commits)
-    assert (reply.commits, reply.freshness_reason) == (commits, "as of commit 1 of visits, 1 of calls")
+    assert (reply.commits, reply.freshness_reason) == (commits, "as of 1 commit of visits, 1 commit of calls")
     again = questions.ask(Question.of("v", version_as_of=commits))
     assert (again.rows(), again.commits) == (reply.rows(), commits)
     assert again.streams["visits"].horizon == 1
-    assert again.streams["visits"].freshness_reason == "as of commit 1 of visits, 1 of calls"
+    assert again.streams["visits"].freshness_reason == "as of 1 commit of visits, 1 commit of calls"
     calls = questions.ask(Question.of("v", version_as_of="visits=0, calls=1"))
     rows = {(row["page"], row["window_start"]): (row["hits"], row["total"], row["kinds"]) for row in calls.rows()}
     assert rows == both.expected({"visits": 0, "calls": 1})
@@ -289,7 +289,7 @@ def test_questions_about_the_past(both: Both, spark: Any, tmp_path: Path) -> Non
         (0, "each numbers its own commits; found commit 0; expected a time, or the commits of each stream"),
         ("visits=1", "also reads stream 'calls'"),
         ("visits=1,calls=1,others=1", "does not read stream 'others'"),
-        ("visits=1,calls=9", "stream 'calls' has commits 0 to 0; found 9 commits"),
+        ("visits=1,calls=9", "stream 'calls' has 1 commit; found version as of 9"),
     ]
     for version, words in refused:
         with pytest.raises(QuestionError, match=words):

@@ -16,6 +16,7 @@ from headrace.asof.questions import LakeQuestions, find_commits
 from headrace.define.expression.terms import quote
 from headrace.define.model import LogicalView
 from headrace.errors import HeadraceError, QuestionError, QuestionLimitError
+from headrace.format import commits_of
 from headrace.lake.commits import reading_commits, times_before
 from headrace.lake.compact import Compaction
 from headrace.serve import evaluate
@@ -112,7 +113,7 @@ def check(log: Log, view: str, commits: int) -> None:
         then.answer.corrections,
     )
     assert answer.events == {"batch": sum(then.answer.events.values()), "speed": 0}
-    assert (answer.freshness_ms, answer.freshness_reason) == (None, f"as of commit {commits}")
+    assert (answer.freshness_ms, answer.freshness_reason) == (None, f"as of {commits_of({'events': commits})}")
     settled = [name for name, _ in answer.columns].index("settled")
     assert [row[settled] for row in answer.values] == [row[settled] for row in then.answer.values]
     with log.bench.store.snapshot() as snapshot:
@@ -195,7 +196,7 @@ def test_pages_windows_and_the_cache(log: Log) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"version_as_of": 7}, "has commits 0 to 5; found 7 commits; expected at most 6"),
+        ({"version_as_of": 7}, "has 6 commits; found version as of 7; expected a number of commits up to 6"),
         ({"version_as_of": -1}, "version_as_of is not a number of commits"),
         ({"version_as_of": "x"}, "version_as_of is not a number of commits"),
         ({"timestamp_as_of": "now"}, "timestamp_as_of is not a time"),
@@ -245,7 +246,7 @@ def test_a_logical_view_as_of_a_commit_and_a_time(log: Log) -> None:
             answer = ask(version_as_of=commits)
             assert answer.rows() == [expected(commits)]
             assert answer.commits == {"events": commits}
-            assert (answer.freshness_ms, answer.freshness_reason) == (None, f"as of commit {commits}")
+            assert (answer.freshness_ms, answer.freshness_reason) == (None, f"as of {commits_of({'events': commits})}")
             assert {name: part["commits"] for name, part in (answer.parts or {}).items()} == {
                 "v0": {"events": commits}, "v1": {"events": commits},
             }  # fmt: skip
@@ -256,7 +257,7 @@ def test_a_logical_view_as_of_a_commit_and_a_time(log: Log) -> None:
         assert ask(timestamp_as_of=time).rows() == [expected(2)]
         assert ask(timestamp_as_of=time, key={"a": -1}).rows() == []
         assert ask().rows() == [expected(COMMITS)]
-        with pytest.raises(QuestionError, match="has commits 0 to 5; found 7 commits"):
+        with pytest.raises(QuestionError, match="has 6 commits; found version as of 7"):
             ask(version_as_of=7)
         with pytest.raises(QuestionError, match="had no commit then"):
             ask(timestamp_as_of="2000-01-01")
@@ -275,13 +276,13 @@ def test_in_sql(log: Log) -> None:
         then, now = (len(log.snapshots["v0", commits].answer.values) for commits in (4, COMMITS))
         answer = sql("SELECT count(v0.settled) AS n, (SELECT count(*) FROM v0) AS now FROM v0 VERSION AS OF 4")
         assert answer.rows() == [{"n": then, "now": now}]
-        assert answer.views["v0 VERSION AS OF 4"]["freshness_reason"] == "as of commit 4"
+        assert answer.views["v0 VERSION AS OF 4"]["freshness_reason"] == "as of 4 commits of events"
         assert answer.views["v0 VERSION AS OF 4"]["commits"] == {"events": 4}
         assert answer.views["v0"]["commits"] == {"events": COMMITS}
         both = sql("SELECT count(*) AS n FROM v0 VERSION AS OF 4 a, v0 TIMESTAMP AS OF '2100-01-01' b")
         assert both.rows() == [{"n": then * now}]
         for query, words in [
-            ("SELECT 1 FROM v0 VERSION AS OF 99", "has commits 0 to 5"),
+            ("SELECT 1 FROM v0 VERSION AS OF 99", "has 6 commits"),
             ("SELECT 1 FROM v9 VERSION AS OF 1", "view 'v9' does not exist"),
             ("SELECT 1 FROM v0 TIMESTAMP AS OF 'soon'", "timestamp_as_of is not a time"),
         ]:

@@ -293,7 +293,7 @@ def test_the_command_and_an_edit(logical: Path, serve: Callable[..., Served], he
     out = headrace("ask", "shares", "-w", logical).out
     assert "0.6" in out
     assert "3 rows · logical view · freshness: up to date" in out
-    assert "from traffic: version 1 · as of visits commit 1" in out
+    assert "from traffic: version 1 · as of 1 commit of visits" in out
     assert "window_start" in headrace("ask", "top_pages", "-w", logical).out
     definitions = logical / "definitions" / "logical.sql"
     cursor = shop.http.get("/v1/views/totals?limit=1").json()["next_cursor"]

@@ -77,7 +77,7 @@ def test_the_command_prints_tables_json_and_csv(
     assert table.code == 0, table.err
     assert "/home" in table.out
     assert "1 more row: these are the first 2; --limit all shows all" in table.out
-    assert "traffic: version 1 · as of visits commit 1 · freshness: the server is not running" in table.out
+    assert "traffic: version 1 · as of 1 commit of visits · freshness: the server is not running" in table.out
     file = tmp_path / "top.sql"
     file.write_text(TOP)
     assert headrace("sql", "-f", file, "-w", applied, "--json").json["rows"] == ROWS

@@ -123,7 +123,7 @@ def test_ask_on_the_command_line(up: Up, headrace: Callable[..., Ran]) -> None:
         "1",
         "provisional",
     ]
-    assert "version 1 · as of visits commit 1, newest event 2026-03-01 12:10:00 UTC" in result.out
+    assert "version 1 · as of 1 commit of visits, newest event 2026-03-01 12:10:00 UTC" in result.out
     assert "freshness: up to date" in result.out
     assert "1 row: 0 settled, 1 provisional · events: 0 batch, 2 speed · 2 on time + 0 corrections" in result.out
     assert "visitors: within " in result.out
@@ -167,13 +167,14 @@ def test_as_of_by_all_surfaces(up: Up, connection: Connection, headrace: Callabl
     now = connection.ask("traffic").rows()
     past = connection.ask("traffic", version_as_of=1)
     assert past.rows() == now
-    assert (past.events, past.freshness_reason) == ({"batch": 5, "speed": 0}, "as of commit 1")
+    assert (past.events, past.freshness_reason) == ({"batch": 5, "speed": 0}, "as of 1 commit of visits")
     result = headrace("ask", "traffic", "-w", up.url, "--version-as-of", "0")
     assert result.out.startswith("no rows\n"), result.err
     wrong = headrace("ask", "traffic", "-w", up.folder, "--version-as-of", "9")
     assert (wrong.code, wrong.err) == (
         2,
-        "error: the lake of stream 'visits' has commits 0 to 0; found 9 commits; expected at most 1\n",
+        "error: the lake of stream 'visits' has 1 commit; found version as of 9; "
+        "expected a number of commits up to 1\n",
     )
     assert (
         "an answer as of the past does not change"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.asof.cache import StoreCache
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, OverloadError, QuestionError
-from headrace.format import EPOCH, iso, iso_us
+from headrace.format import EPOCH, commits_of, iso, iso_us, plural
 from headrace.lake.commits import reading_commits
 from headrace.lake.table import LakeTable
 from headrace.names import shell
@@ -136,9 +136,7 @@ class LakeQuestions:
                 return store
 
         with self._past.use(version, tuple(commits.values()), make) as store:
-            several = len(commits) > 1
-            names = [f"{count} of {stream}" if several else str(count) for stream, count in commits.items()]
-            yield store, f"as of commit {', '.join(names)}"
+            yield store, f"as of {commits_of(commits)}"
 
     def _serving(self, view: str) -> Version:
         with self._store.snapshot() as snapshot:
@@ -222,9 +220,9 @@ def find_commits(as_of: AsOf, stream: Stream, table: LakeTable | None) -> int:
     if as_of.commits is not None:
         if as_of.commits > end:
             raise QuestionError(
-                f"the lake of stream '{stream.name}' has commits 0 to {end - 1}",
-                found=f"{as_of.commits:,} commits",
-                expected=f"at most {end}",
+                f"the lake of stream '{stream.name}' has {plural(end, 'commit')}",
+                found=f"version as of {as_of.commits}",
+                expected=f"a number of commits up to {end}",
             )
         return as_of.commits
     assert as_of.time is not None, "one of them is given"

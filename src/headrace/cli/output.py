@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from headrace.cli.errors import wrapped
+from headrace.format import commits_of, digits, nested, number
 from headrace.format import count as count
-from headrace.format import digits, nested, number
 from headrace.format import freshness as freshness
 from headrace.format import plural as plural
 from headrace.format import size as size
@@ -63,7 +63,7 @@ def version_of(name: str, version: int | None, commits: Mapping[str, int]) -> st
     """The version of a view and its commits; the version of a table, of which it is the log, is its last commit."""
     if name in commits:
         return f"version {commits[name]:,}"
-    return f"version {version} · as of {', '.join(f'{stream} commit {number:,}' for stream, number in commits.items())}"
+    return f"version {version} · as of {commits_of(commits)}"
 
 
 def record_table(

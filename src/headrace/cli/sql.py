@@ -16,6 +16,7 @@ from headrace.cli.output import console, plain_cell, plural, print_json, span, v
 from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
+from headrace.format import commits_of
 from headrace.spark.jobs import Job
 from headrace.workspace.settings import Workspace
 
@@ -146,8 +147,10 @@ def _footer(answer: SqlAnswer) -> list[str]:
     """The metadata of the answer: commits, versions, freshness, error bounds."""
     lines = [f"{plural(answer.table.num_rows, 'row')} · {span(answer.took_ms)}"]
     if not answer.views and answer.commits:
-        streams = ", ".join(f"{stream} up to commit {number:,}" for stream, number in answer.commits.items())
-        lines.append(f"events of {streams}" + (f" · {answer.freshness_reason}" if answer.freshness_reason else ""))
+        lines.append(
+            f"events of {commits_of(answer.commits)}"
+            + (f" · {answer.freshness_reason}" if answer.freshness_reason else "")
+        )
     for name, view in answer.views.items():
         lines += view_state(name, view)
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.cells import key_value, short, value, window_text
-from headrace.format import freshness, plural
+from headrace.format import commits_of, freshness, plural
 from headrace.html import Html, Part, join, plain, tag
 
 if TYPE_CHECKING:
@@ -162,9 +162,8 @@ def _size(one: Any) -> float | None:
 
 
 def _as_of(answer: Answer) -> str:
-    commits = ", ".join(f"{stream} commit {number:,}" for stream, number in answer.commits.items())
     newest = f", newest event {answer.newest_event:%Y-%m-%d %H:%M:%S} UTC" if answer.newest_event else ""
-    return f"as of {commits}{newest}"
+    return f"as of {commits_of(answer.commits)}{newest}"
 
 
 def _facts(answer: Answer) -> list[str]:
