@@ -65,8 +65,10 @@ def children(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
+    """Whether any of its threads runs: those of a killed process end one by one, and the last one frees its port."""
     ended = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(ended.stdout.strip()) and not ended.stdout.startswith("Z")
+    stat = ended.stdout.strip()
+    return bool(stat) and (not stat.startswith("Z") or "l" in stat)  # l: several threads
 
 
 def end(service: str, state: State, number: signal.Signals) -> None:
