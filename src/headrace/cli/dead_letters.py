@@ -82,7 +82,7 @@ def dead_letters(
         else:
             result = letters.page(limit, cursor, reason)
         # Events that were sent are read once Spark runs.
-        reads_later = action in (Action.LIST, Action.COUNT) and connection.verbs.status().state == "starting"
+        is_early = not as_json and _has_none(result) and connection.verbs.status().state == "starting"
     if as_json:
         print_json(result)
     elif action is Action.REPLAY:
@@ -90,8 +90,13 @@ def dead_letters(
     else:
         out = console(wide=wide)
         _PRINTERS[action](out, result, stream)
-        if reads_later:
+        if is_early:
             out.print("events that were sent may not have been read yet: the pipeline is starting")
+
+
+def _has_none(result: Any) -> bool:
+    """Whether this is a list or count that shows that there are no dead letters."""
+    return result == [] or getattr(result, "total", None) == 0
 
 
 def _print_page(out: Console, page: DeadLetterPage, stream: str) -> None:
