@@ -152,7 +152,7 @@ def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
         ("traffic", {}, "2026-03-01T12:00:00Z", "one value of each key; found none of 'page'"),
         ("ever", {"page": "/home"}, None, "found none of 'country'"),
         ("traffic", {"pag": "/home"}, "2026-03-01T12:00:00Z", "has no key 'pag'; expected 'page'; did you mean"),
-        ("traffic", {"page": "/home"}, None, "has windows, and a cell lies in one of them"),
+        ("traffic", {"page": "/home"}, None, "has windows: say which one; found no time"),
         ("ever", {"page": "/home", "country": "de"}, "2026-03-01", "has no window, so it takes no at"),
         ("traffic", {"page": "/home"}, "1969-12-31", "no pane holds that time"),
         ("traffic", {"page": "/home"}, "yesterday", "at is not a time"),
