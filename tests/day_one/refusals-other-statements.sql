@@ -1,4 +1,4 @@
--- expect: refused, the message names: headrace.toml | hr.udf | found by its keys | a workspace is one folder | secret:NAME | write the type where it is used | JOIN looks its rows up | window(at, '1 minute') | headrace watch VIEW | views are always up to date | has no fields | CREATE STREAM kafka_src (value STRING)
+-- expect: refused, the message names: headrace.toml | hr.udf | found by its keys | a workspace is one folder | secret:NAME | write the type where it is used | JOIN looks its rows up | window(at, '1 minute') | headrace watch VIEW | views are always up to date | ENVELOPE UPSERT is a table | CREATE STREAM kafka_src (value STRING)
 SET 'pipeline.name' = 'job';
 CREATE FUNCTION gcd(int, int) RETURNS int LANGUAGE python AS $$
 def gcd(a, b):
