@@ -45,7 +45,7 @@ def demo(sizes: Sizes, progress: Progress) -> list[Figure]:
     result = json.loads(out.getvalue())
     fresh, edit = result["freshness_ms"], result["edit"]
     spread = f"{fresh['max'] / 1000:.2f} s at most, {result['events']:,} events"
-    estimate = f"estimated by the plan: {edit['estimated_s']:.1f} s, {edit['events']:,} events"
+    estimate = f"estimated by the plan: {edit['estimated_s']:.1f} s, {edit['events_read']:,} events"
     return [
         Figure("freshness of the demo, median", fresh["p50"] / 1000, "s", spread, DEMO_S, False),
         Figure("an edited view of the demo, until it answers", edit["served_after_s"], "s", estimate, SWAP_S, False),
