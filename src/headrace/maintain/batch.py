@@ -132,15 +132,13 @@ class Batch:
 
     def refresh(self, view: str) -> None:
         """Move the horizon of a view on to where it is now, and look once more at drift that was found."""
-        with self._store.snapshot() as snapshot:
-            serving = snapshot.serving(view)
-        if serving is not None and serving.reads(self._stream.name):
-            self._refreshes[view] = self._base(serving).applied_to
+        for version in filter(self._reads, self._store.versions()):
+            if version.view.name == view and version.serving:
+                self._refreshes[view] = self._base(version).applied_to
 
     def run_once(self) -> bool:
         """One piece of work; whether there was one. Versions take turns: a beat that is always due keeps nobody off."""
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
+        versions = self._store.versions()
         for version in sorted(filter(self._reads, versions), key=self._rank):
             if self.stopping.is_set():
                 return False
@@ -305,8 +303,7 @@ class Batch:
 
         To be called between two steps: in the middle of one it would let that step compute in vain.
         """
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
+        versions = self._store.versions()
         for version in filter(self._reads, versions):
             ready = version.state == "ready" and view in (None, version.view.name) and version.view.over is None
             if ready and self._is_caught_up(version, versions):

@@ -1,6 +1,6 @@
-"""The Spark job of the batch layer: partials of a long range of commits, computed by many short tasks.
+"""The Spark job of the batch layer: partials of a long range of commits, computed by one task for each core.
 
-A task cannot be pre-empted. On few cores those of a build must be short, or new commits would wait for them.
+A task cannot be pre-empted. Spark has more slots than cores, so that new commits find a free one beside these tasks.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from headrace.lake.files import LakeFile
 from headrace.lake.table import LakeTable
 from headrace.maintain.joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
-from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.spark.session import Session
 from headrace.store.version import Version
 
 POOL = "batch"
 SLICE_ROWS = 5_000_000  # events of one job: planning it is then a tenth of its time, and its groups are few
-TASK_S = 0.2
-TASK_ROWS = (150_000, 1_000_000)  # a task has no fewer, since starting it takes 15 ms, and no more
 WORTH_MEASURING = 500_000  # events: a smaller job says more of the planning than of the reading
 EXCHANGED_BYTES = 4 << 20  # of partials that one task folds
 SETTINGS = {
@@ -65,13 +62,12 @@ class BatchJob:
         began = time.monotonic()
         rows = sum(file.rows for file in files)
         spark = self._derived()
-        task_bytes = self._task_bytes(files, spark.sparkContext.defaultParallelism)
-        spark.conf.set("spark.sql.files.maxPartitionBytes", str(task_bytes))
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         fields = [name for name, _ in version.view.reads_of(stream.name)]
         events = read_events(spark, table.storage, stream, files, commits, columns_for([version.view]), fields)
+        tasks = spark.sparkContext.defaultParallelism
         with self._logs.opened(spark, stream.name, version.pinned, (table, commits)) as joins:
-            written = write_partials(events, stream, version, target, joins, batch=batch)
+            written = write_partials(events, stream, version, target, joins, batch=batch, tasks=tasks)
         if rows >= WORTH_MEASURING:
             self.rate = rows / (time.monotonic() - began)
         return written
@@ -84,9 +80,3 @@ class BatchJob:
             for name, value in SETTINGS.items():
                 self._own.conf.set(name, value)
         return self._own
-
-    def _task_bytes(self, files: Sequence[LakeFile], cores: int) -> int:
-        """How much of these files one task reads so that it takes some 200 ms at most, going by the last job."""
-        least, most = TASK_ROWS
-        rows = min(most, max(least, (self.rate or DEFAULT_EVENTS_PER_S) / cores * TASK_S))
-        return int(rows * sum(file.size for file in files) / max(1, sum(file.rows for file in files))) + 1

@@ -272,9 +272,7 @@ class Fused:
         return tables if len(tables) == len(parts) else None
 
     def _versions(self) -> list[Version]:
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
-        return [version for version in versions if version.reads(self._stream) and version.collects]
+        return [version for version in self._store.versions() if version.reads(self._stream) and version.collects]
 
     def _base(self, version: Version) -> Base:
         return version.base(self._stream)

@@ -72,10 +72,11 @@ def write_partials(
     joins: Joins | None = None,
     *,
     batch: bool = False,
+    tasks: int | None = None,
 ) -> list[str]:
     """Compute a version's partials of these events, for a batch table or the speed layer; the files that hold them."""
-    rows = partials(events, stream, version.view, version.base(stream.name).patience_ms, joins, batch=batch)
-    return write_files(rows, folder)
+    patience_ms = version.base(stream.name).patience_ms
+    return write_files(partials(events, stream, version.view, patience_ms, joins, batch=batch, tasks=tasks), folder)
 
 
 def partials(
@@ -86,10 +87,15 @@ def partials(
     joins: Joins | None = None,
     *,
     batch: bool = False,
+    tasks: int | None = None,
 ) -> DataFrame:
-    """One row per (key, pane), with the columns that a store merges; `batch`: also those of the batch layer alone."""
+    """One row per (key, pane), with the columns that a store merges; `batch`: also those of the batch layer alone.
+
+    `tasks`: no stage that aggregates has more of them.
+    """
     give_lifts(events.sparkSession, view)
     rows = view_rows(events, stream, view, joins)
+    rows = rows.coalesce(tasks) if tasks else rows
     stream = view.rows_of(stream)
     face = spark_face(stream, view)
     pane, _ = _pane(stream, view)
@@ -108,7 +114,8 @@ def partials(
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
     grouped = rows.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
-    return grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
+    whole = grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
+    return whole.coalesce(tasks) if tasks else whole
 
 
 def view_rows(

@@ -147,9 +147,7 @@ class Speed:
     def _groups_now(self) -> list[_Group]:
         together: dict[tuple[int, int], list[Version]] = {}
         alone: list[_Group] = []
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
-        for version in versions:
+        for version in self._store.versions():
             if not version.reads(self._stream.name) or not version.moves:
                 continue
             base = self._base(version)

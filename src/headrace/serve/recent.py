@@ -12,7 +12,7 @@ import orjson
 
 from headrace.format import iso
 from headrace.serve.answer import Answer, states_as_dict
-from headrace.serve.evaluate import Freshness, answer_serving
+from headrace.serve.evaluate import Freshness, answer_held, answer_serving
 from headrace.serve.question import Question
 from headrace.serve.streams import Fresh, stream_states
 from headrace.store.base import Store
@@ -57,7 +57,14 @@ class RecentAnswers:
 
     def ask(self, question: Question, text: bytes, now: datetime) -> bytes:
         """Answer from the store, and keep the answer under the text of the question."""
-        version, answer = answer_serving(self._store, question, self._freshness, now)
+        return self._reply(*answer_serving(self._store, question, self._freshness, now), question, text, now)
+
+    def ask_held(self, question: Question, text: bytes, now: datetime) -> bytes | None:
+        """The same if the rows are in memory; else None. It never waits for the store."""
+        answered = answer_held(self._store, question, self._freshness, now)
+        return self._reply(*answered, question, text, now) if answered else None
+
+    def _reply(self, version: Version, answer: Answer, question: Question, text: bytes, now: datetime) -> bytes:
         ages = {name: (state.freshness_ms, state.freshness_reason) for name, state in answer.streams.items()}
         entry = _make_entry(version, answer, text)
         if entry.size <= self._most_bytes // LARGEST_SHARE:

@@ -189,10 +189,9 @@ class Pipeline:
         log_file = self._workspace.logs / "spark-trial.log"
         trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
         self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
-        with self._store.snapshot() as snapshot:
-            versions = snapshot.versions()
-            self._suspects.review(self.stream, versions)
-            self._latencies.note(versions)
+        versions = self._store.versions()
+        self._suspects.review(self.stream, versions)
+        self._latencies.note(versions)
         self._speed = Speed(
             session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )
@@ -213,8 +212,7 @@ class Pipeline:
         self.batch = batch
 
         def on_progress() -> None:
-            with self._store.snapshot() as snapshot:
-                self._latencies.note(snapshot.versions())
+            self._latencies.note(self._store.versions())
             batch.swap()  # between two steps: while events flow, no other thread finds a moment without one
             on_applied()
 

@@ -43,7 +43,7 @@ def reconcile_views(
     `go_on` is called before each step, and raises if no more are to be taken. `tables` are the present versions of
     tables, by the streams that hold their changes.
     """
-    versions = _versions(store)
+    versions = store.versions()
     unbacked = {version.view.name for version in versions if _is_ahead(version, lakes)}
     for name in sorted(unbacked & set(catalog.views)):
         log.error("the lake has lost commits that this view had; it is recomputed from the lake", view=name)
@@ -54,7 +54,7 @@ def reconcile_views(
         patience_ms = catalog.patience_ms(view)
         for _ in range(STEPS):
             go_on()
-            way = choose_way(_versions(store), view, patience_ms)
+            way = choose_way(store.versions(), view, patience_ms)
             try:
                 if way is None or not _go(store, way, view, patience_ms, lakes, between_steps, tables or {}):
                     break
@@ -114,7 +114,7 @@ def _go(
             store.revive(name, number)
         case _ if all(stream in lakes for stream in view.streams):
             at = {stream: point_of(lakes[stream]) for stream in view.streams}
-            pinned = pin_tables(view, _versions(store), tables)
+            pinned = pin_tables(view, store.versions(), tables)
             version = store.register(view, fingerprint(view), patience_ms, at, pinned)
             if version.state == "ready":
                 store.promote(name, version.number)  # over no events, the one before has nothing that this has not
@@ -123,11 +123,6 @@ def _go(
             return False  # a log cannot be read: there is nothing to compute it from
     log.info("edited", view=name, by=way.kind, version=way.number)
     return True
-
-
-def _versions(store: Store) -> list[Version]:
-    with store.snapshot() as snapshot:
-        return snapshot.versions()
 
 
 def _is_ahead(version: Version, lakes: Mapping[str, LakeState]) -> bool:

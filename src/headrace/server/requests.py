@@ -165,6 +165,13 @@ class Requests:
         with self._question_limit.watch():
             return self._recent.ask(question, text, datetime.now(UTC))
 
+    def ask_held(self, question: Question, text: bytes) -> bytes | None:
+        """The same if the rows are in memory; else None. It never waits."""
+        if question.view in self._logical:
+            return None
+        self._refuse_stream(question.view)
+        return self._recent.ask_held(question, text, datetime.now(UTC))
+
     def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
         """The changes of a view as they come, until the server stops."""
         refuse_logical(self._logical, question.view, "changes")

@@ -27,5 +27,4 @@ def highest_fence(data: Path) -> int:
 def clean(store: Store, builds: Path) -> None:
     """Remove what a process that died left: batch tables that no version has, slices that none is made of."""
     store.clean()
-    with store.snapshot() as snapshot:
-        remove_unneeded(builds, snapshot.versions())
+    remove_unneeded(builds, store.versions())

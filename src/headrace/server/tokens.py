@@ -35,8 +35,7 @@ class Tokens:
                 f"token '{token}' is not a token of this workspace", expected="the token of an ingest reply"
             )
         stream, position = parts
-        with self._store.snapshot() as snapshot:
-            versions = _answering([each for each in snapshot.versions() if each.reads(stream)])
+        versions = _answering([each for each in self._store.versions() if each.reads(stream)])
         behind = [each for each in versions if not each.base(stream).covers(position)]
         in_lake = pipeline.table.state.position.covers(position)
         return TokenState(in_lake and not behind, sorted(each.view.name for each in behind if each.stalled))

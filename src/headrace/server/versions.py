@@ -54,7 +54,7 @@ class Versions:
 
     def costs(self) -> Costs:
         """What edits would take now."""
-        versions = self._all()
+        versions = self._store.versions()
         batches = [pipeline.batch for pipeline in self._pipelines().values() if pipeline.batch]
         rates = [batch.rate for batch in batches if batch.rate is not None]
         beginnings_s = [batch.beginning_s for batch in batches if batch.beginning_s is not None]
@@ -69,12 +69,12 @@ class Versions:
 
     def needs_build(self, view: View, patience_ms: Mapping[str, int]) -> bool:
         """Whether no version has the rows of a view as it is wanted."""
-        way = choose_way(self._all(), view, patience_ms)
+        way = choose_way(self._store.versions(), view, patience_ms)
         return way is not None and way.kind == "build"
 
     def rollback(self, catalog: Catalog, view: str, number: int | None) -> Rollback:
         """What going back to a version, by default the one before, takes."""
-        versions = self._all()
+        versions = self._store.versions()
         _find(view, versions)
         return plan_rollback(versions, catalog, view, number, self.costs())
 
@@ -86,7 +86,7 @@ class Versions:
         With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were, with
         "missing" as before, but keys that were missing are looked for in the tables as they are now.
         """
-        versions = self._all()
+        versions = self._store.versions()
         version = _find(view, versions)
         _check_tables(version.view, full, tables)
         running = self._pipelines()
@@ -127,10 +127,6 @@ class Versions:
         """The present versions of tables, by the streams that hold their changes."""
         lakes = {name: pipeline.lake for name, pipeline in self._pipelines().items()}
         return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
-
-    def _all(self) -> list[Version]:
-        with self._store.snapshot() as snapshot:
-            return snapshot.versions()
 
     def _size(self, stream: str) -> Size | None:
         pipeline = self._pipelines().get(stream)

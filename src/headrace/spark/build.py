@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +22,8 @@ from headrace.spark.session import BATCH_POOL, QUICK_JAVA, SPEED_POOLS, java_com
 
 LARGEST_OUTPUT = 1_000_000  # bytes of Java's messages that are kept at the next start
 SPEED_WEIGHT = 8
+SLOTS_PER_CORE = 2
+_LOCAL = re.compile(r"local(?:\[ *(?P<cores>\*|\d+) *(?P<failures>(?:, *\d+ *)?)\])?")
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -57,11 +60,13 @@ def build_session(
     properties = scratch / "log4j2.properties"
     properties.write_text(_LOG4J.format(log=log or scratch / "spark.log"))
     pools = scratch / "pools.xml"
-    pools.write_text(_pools(os.cpu_count() or 2))
+    cores = _cores(master)
+    pools.write_text(_pools(cores))
     # After an OutOfMemoryError a JVM may continue without some of its threads: it is better to restart it.
     options = f"{java_options} -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m -Djava.io.tmpdir={scratch}"
     options += f" -Dlog4j2.configurationFile=file:{properties}"
-    settings = {"spark.app.name": app, "spark.master": master, **_settings(scratch, driver_memory, options, pools)}
+    settings = {"spark.app.name": app, "spark.master": _with_slots(master, cores)}
+    settings |= _settings(scratch, cores, driver_memory, options, pools)
     settings |= more or {}
     _start_java(settings, _output_file(log or scratch / "spark.log"))
     _silence_pyspark()
@@ -135,8 +140,20 @@ def discard() -> None:
         java.wait()
 
 
-def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path) -> dict[str, str]:
-    cores = str(os.cpu_count() or 2)
+def _cores(master: str) -> int:
+    local = _LOCAL.fullmatch(master)
+    if local and local["cores"] != "*":
+        return int(local["cores"] or 1)
+    return os.cpu_count() or 2
+
+
+def _with_slots(master: str, cores: int) -> str:
+    """A local master with more slots than builds take: a new commit never waits for a task of one."""
+    local = _LOCAL.fullmatch(master)
+    return f"local[{cores * SLOTS_PER_CORE}{local['failures'] or ''}]" if local else master
+
+
+def _settings(scratch: Path, cores: int, driver_memory: str, java_options: str, pools: Path) -> dict[str, str]:
     return {
         # Correct results
         "spark.sql.session.timeZone": "UTC",
@@ -150,8 +167,8 @@ def _settings(scratch: Path, driver_memory: str, java_options: str, pools: Path)
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": cores,
-        "spark.default.parallelism": cores,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.default.parallelism": str(cores),
         "spark.shuffle.sort.bypassMergeThreshold": "8",  # builds exchange 64 parts: not a file for each part and task
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": pools.as_uri(),

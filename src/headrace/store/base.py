@@ -160,6 +160,12 @@ class StoreReader(Protocol):
     def read(self, work: Callable[[Snapshot], T]) -> T:
         """What `work` returns for a snapshot. Faster than `snapshot` for short reads; `work` may be called twice."""
 
+    def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
+        """What `work` returns if what it asks for is in memory; else None. It never waits."""
+
+    def versions(self) -> list[Version]:
+        """All versions, by view and number, as of the last commit. Faster than `snapshot`."""
+
     def serving_now(self, view: str) -> Version | None:
         """The version that answers for a view, if that is known without a read; None also while a write is committed.
 

@@ -18,13 +18,16 @@ def fold_few(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
     size, origin = selection.bucket_ms, selection.origin_ms
     width = 1 + len(selection.by)
     merges = [*(SUM for _ in COUNTED), *(part.merge for _, part in shown_partials(view))]
-    groups: dict[Row, list[Row]] = {}
+    equal: dict[Row, list[Row]] = {}
     for row in rows:
         if selection.calendar:
             bucket = selection.bucket_of(row[0])
         else:
             bucket = origin if size is None else row[0] - (row[0] - origin) % size
-        groups.setdefault((bucket, *map(rank, row[1:width])), []).append(row)
+        equal.setdefault((bucket, *row[1:width]), []).append(row)
+    groups: dict[Row, list[Row]] = {}
+    for place, members in equal.items():  # values that are not equal to themselves are of one group, too
+        groups.setdefault((place[0], *map(rank, place[1:])), []).extend(members)
     in_order = sorted(groups, key=lambda place: (-place[0], place[1:])) if selection.newest_first else sorted(groups)
     places = in_order[: selection.limit]
     return [(place[0], *groups[place][0][1:width], *_merged(merges, groups[place], width)) for place in places]

@@ -116,6 +116,9 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     async def ask(question: Question, text: bytes, request: Request) -> Response:
         if question.as_of is not None:
             return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
+        held = runtime.ask_held(question, text)  # a change of threads takes longer than to answer from memory
+        if held is not None:
+            return reply_encoded(held)
         return reply_encoded(await anyio.to_thread.run_sync(runtime.ask_json, question, text))
 
     @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=ASK_DOC)

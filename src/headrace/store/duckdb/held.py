@@ -9,8 +9,11 @@ key and pane are merged when they are asked for, as are those of the two layers.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -42,16 +45,20 @@ Row = tuple[Any, ...]
 
 
 class HeldRows:
-    """Rows of one version, in the order of their key ids."""
+    """Rows of one version, in the order of their key ids and panes."""
 
     def __init__(self, names: list[str], halves: np.ndarray, rows: pa.Table) -> None:
         import numpy as np  # takes 0.1 s to import: not for commands that look up a key
 
         self._names = names
-        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        panes = rows.column(0).to_numpy()
+        order = np.lexsort((panes, halves[:, 1], halves[:, 0]))
         self._halves = halves[order]
-        self._high, self._low = (np.ascontiguousarray(self._halves[:, half]) for half in (0, 1))
+        # Searched by Python: NumPy lets go of the interpreter for each search, and waits for other threads to get it.
+        self._high, self._low = (np.ascontiguousarray(self._halves[:, half]).data for half in (0, 1))
+        self._panes = panes[order].data
         self._rows = rows.take(order).combine_chunks()
+        self._columns = [_Column.of(column.combine_chunks()) for column in self._rows.columns]
 
     @classmethod
     def read(cls, view: View, rows: pa.Table) -> HeldRows:
@@ -76,11 +83,12 @@ class HeldRows:
 
     def find(self, ids: Iterable[tuple[int, int]], selection: Selection, most: int) -> list[Row] | None:
         """The rows of keys with these ids, by the halves of each; None if they are more."""
-        spans = [self._span(*halves) for halves in ids]
+        spans = [self._span(*halves, *selection.panes) for halves in ids]
         if sum(end - start for start, end in spans) > most:
             return None
-        pieces = (self._rows.slice(start, end - start) for start, end in spans if end > start)
-        return list(chain.from_iterable(self._present(piece, selection) for piece in pieces))
+        columns = [self._columns[place] for place in self._places(selection)]
+        pieces = ([column.values(start, end) for column in columns] for start, end in spans if end > start)
+        return list(chain.from_iterable(zip(*piece, strict=True) for piece in pieces))
 
     def scan(self, selection: Selection, most: int) -> list[Row] | None:
         """The rows with these values of some of the keys; None if they are more."""
@@ -95,8 +103,13 @@ class HeldRows:
             ]
         except (pa.ArrowException, UnicodeError, OverflowError):  # a value that the column cannot hold
             return None
-        places = pc.indices_nonzero(reduce(pc.or_kleene, masks))
-        return None if len(places) > most else self._present(self._rows.take(places), selection)
+        found = pc.indices_nonzero(reduce(pc.or_kleene, masks))
+        if len(found) > most:
+            return None
+        rows = self._rows.take(found)
+        first, last = selection.panes
+        tuples = zip(*(rows.column(place).to_pylist() for place in self._places(selection)), strict=True)
+        return [row for row in tuples if (first is None or row[0] >= first) and (last is None or row[0] < last)]
 
     def _equal(self, name: str, value: Value) -> pa.ChunkedArray:
         # As above.
@@ -106,22 +119,40 @@ class HeldRows:
         column = self._rows.column(1 + self._names.index(name))
         return pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
 
-    def _span(self, high: int, low: int) -> tuple[int, int]:
-        start, end = _equal(self._high, high)
-        if start == end:
-            return start, end
-        first, last = _equal(self._low[start:end], low)
-        return start + first, start + last
+    def _span(self, high: int, low: int, first: int | None, last: int | None) -> tuple[int, int]:
+        """Where the rows of an id with panes in [first, last) start and end."""
+        start = bisect_left(self._high, high)
+        end = bisect_right(self._high, high, start)
+        start, end = bisect_left(self._low, low, start, end), bisect_right(self._low, low, start, end)
+        if first is not None:
+            start = bisect_left(self._panes, first, start, end)
+        return start, end if last is None else bisect_left(self._panes, last, start, end)
 
-    def _present(self, rows: pa.Table, selection: Selection) -> list[Row]:
-        """The selected panes of some rows, with the keys that are kept."""
+    def _places(self, selection: Selection) -> list[int]:
+        """The columns of the pane, of the keys that are kept, and of the partials."""
         kept = (1 + self._names.index(name) for name in selection.by)
-        places = [0, *kept, *range(1 + len(self._names), len(rows.columns))]
-        tuples = zip(*(rows.column(place).to_pylist() for place in places), strict=True)
-        first, last = selection.panes
-        if first is None and last is None:
-            return list(tuples)
-        return [row for row in tuples if (first is None or row[0] >= first) and (last is None or row[0] < last)]
+        return [0, *kept, *range(1 + len(self._names), len(self._columns))]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column whose values are read many times, a few at a time."""
+
+    array: pa.Array
+    is_decimal: bool = False  # of decimals that are whole numbers: to make these of integers takes a tenth of the time
+
+    @classmethod
+    def of(cls, array: pa.Array) -> _Column:
+        import pyarrow as pa  # as above
+
+        if pa.types.is_decimal(array.type) and array.type.scale == 0 and not array.null_count:
+            with suppress(pa.ArrowInvalid):  # they have more than 64 bits
+                return cls(array.cast(pa.int64()), True)
+        return cls(array)
+
+    def values(self, start: int, end: int) -> Iterable[Any]:
+        values = self.array.slice(start, end - start).to_pylist()
+        return map(Decimal, values) if self.is_decimal else values
 
 
 @dataclass(frozen=True)
@@ -261,10 +292,3 @@ def _ids(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[tuple[
 def _values(column: pa.ChunkedArray) -> bytes:
     whole = column.combine_chunks()
     return b"".join(whole.to_pylist()) if whole.offset else bytes(whole.buffers()[2] or b"")[: 16 * len(whole)]
-
-
-def _equal(ordered: np.ndarray, value: int) -> tuple[int, int]:
-    import numpy as np  # takes 0.1 s to import: not for commands that look up a key
-
-    target = np.uint64(value)
-    return int(np.searchsorted(ordered, target, "left")), int(np.searchsorted(ordered, target, "right"))

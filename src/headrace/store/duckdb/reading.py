@@ -29,7 +29,7 @@ class DuckReader:
             raise
 
     def _begin(self, snapshot: DuckSnapshot) -> None:
-        self._transactions.committed = snapshot.versions()
+        self._transactions.begin_with(snapshot.versions())
 
     def kept(self, kind: str) -> dict[str, str]:
         return self._kept.read(kind)
@@ -39,6 +39,12 @@ class DuckReader:
 
     def read(self, work: Callable[[Snapshot], T]) -> T:
         return self._transactions.read(work)
+
+    def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
+        return self._transactions.read_held(work)
+
+    def versions(self) -> list[Version]:
+        return self._transactions.versions()
 
     def serving_now(self, view: str) -> Version | None:
         return find_serving(self._committed, view)

@@ -42,16 +42,21 @@ from headrace.store.version import Version
 
 COUNTED_ROWS = 50_000  # of a version: up to so many, those in several tables are counted once
 FEW = 4_000  # rows that are folded in Python
+FEWER = 500  # … by a thread that others wait for
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
 MOST_BATCH_ONLY = 512 << 20  # bytes of columns that only the batch layer fills: more of them are left out
 
 
+class NotHeldError(Exception):
+    """A snapshot without a connection would have to read the database."""
+
+
 class DuckSnapshot:
-    """One transaction that only reads, or several during which nothing was committed."""
+    """One transaction that only reads, or several during which nothing was committed; or only what is in memory."""
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connection: duckdb.DuckDBPyConnection | None,
         database: Database,
         known: list[Version] | None,
         lookups: Lookups,
@@ -66,6 +71,8 @@ class DuckSnapshot:
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         self.has_read = True
+        if self._reader is None:
+            raise NotHeldError
         return self._reader
 
     def hold(self) -> None:
@@ -156,11 +163,19 @@ class DuckSnapshot:
         """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
         demand = self._lookups.count(version, len(selection.where))
         held = self._lookups.rows_of(version, demand) or self._read_whole(version, demand, sources)
-        rows = held.find(version.view, selection, FEW) if held else None
+        rows = held.find(version.view, selection, self._most_few(version, selection)) if held else None
         if rows is not None:
             return rows
         query, parameters = few(version.view, self._bounded(version, sources, selection), selection, FEW + 1)
         return self._database.run_again(self.connection, query, parameters)
+
+    def _most_few(self, version: Version, selection: Selection) -> int:
+        """How many rows of some keys are folded in Python; while others wait, no scan for keys in part."""
+        if self._reader is not None:
+            return FEW
+        if any(len(values) < len(version.view.keys) for values in selection.where):
+            raise NotHeldError
+        return FEWER
 
     def _read_whole(self, version: Version, demand: Demand, sources: list[TableSource]) -> Held | None:
         """All rows of a version that is asked for many keys; None if single reads cost less."""

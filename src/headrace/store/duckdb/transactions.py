@@ -13,7 +13,7 @@ from headrace.store.base import Snapshot, T
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folds import step_rows
 from headrace.store.duckdb.held import HeldRows, Lookups
-from headrace.store.duckdb.snapshot import DuckSnapshot
+from headrace.store.duckdb.snapshot import DuckSnapshot, NotHeldError
 from headrace.store.duckdb.tables import STAGED
 from headrace.store.duckdb.versions import read_versions
 from headrace.store.version import Version
@@ -28,6 +28,7 @@ class Transactions:
         self._committing = threading.Lock()
         # What is committed; None if it is not known which side of a commit a reader sees.
         self.committed: list[Version] | None = None
+        self._latest: list[Version] | None = None  # the same, but also while the next commit is under way
         self._lookups = Lookups()
         self._leaving: list[str] = []
         self._steps: list[tuple[Version, HeldRows | None]] = []  # of the write under way
@@ -51,9 +52,25 @@ class Transactions:
                 self._lookups.add(before, versions[before.id], rows)
             with self._committing:
                 self.committed = None
-                connection.commit()  # if this fails, each reader looks for itself what became of it
-                self.committed = after
+                try:
+                    connection.commit()
+                except BaseException:
+                    self._latest = None  # each reader looks for itself what became of it
+                    raise
+                self.begin_with(after)
             self._database.release(self._leaving)
+
+    def begin_with(self, versions: list[Version]) -> None:
+        """These versions are committed."""
+        self.committed = self._latest = versions
+
+    def versions(self) -> list[Version]:
+        """The versions that were committed last, in most cases without a read."""
+        latest = self._latest
+        if latest is not None:
+            return list(latest)
+        with self.snapshot() as snapshot:
+            return snapshot.versions()
 
     def release(self, files: Iterable[str]) -> None:
         """Within `write`: delete these files of batch tables once it is committed and nobody reads them any more."""
@@ -116,3 +133,11 @@ class Transactions:
                         return result
         with self.snapshot() as snapshot:
             return work(snapshot)
+
+    def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
+        """What `work` returns for rows that are held; None if they are not, or while a write is committed."""
+        known = self.committed
+        try:
+            return None if known is None else work(DuckSnapshot(None, self._database, known, self._lookups))
+        except NotHeldError:
+            return None
