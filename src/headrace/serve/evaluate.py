@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from headrace.aggregate.own import OwnAggregate
 from headrace.errors import HeadraceError, NotReadyError, QuestionError, QuestionLimitError, unknown
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
@@ -21,7 +22,7 @@ from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_b
 from headrace.serve.streams import Fresh, stream_states
 from headrace.serve.times import iso_ms
 from headrace.serve.windows import COUNTS, compose
-from headrace.store.base import Snapshot, StoreReader
+from headrace.store.base import NotHeldError, Snapshot, StoreReader
 from headrace.store.selection import Selection
 from headrace.store.time_limit import TimeLimit
 from headrace.store.version import Version
@@ -67,10 +68,28 @@ def answer_serving(
 def answer_held(
     store: StoreReader, question: Question, freshness: Freshness, now: datetime
 ) -> tuple[Version, Answer] | None:
-    """The same from rows in memory; None if that takes a read of the store. It never waits."""
+    """The same from rows in memory, without waiting: an event loop can call it.
+
+    None if it takes a read of the store, code of the workspace or a long computation.
+    """
     if len(question.where) != 1:
         return None
-    return store.read_held(partial(_answer_serving, question=question, freshness=freshness, now=now))
+
+    def work(snapshot: Snapshot) -> tuple[Version, Answer]:
+        version = find_serving(snapshot, question.view)
+        if not _is_quick(version, question):
+            raise NotHeldError
+        return version, answer_from(snapshot, version, question, freshness, now)
+
+    return store.read_held(work)
+
+
+def _is_quick(version: Version, question: Question) -> bool:
+    """Whether rows in memory are merged and presented in a bounded time."""
+    read_plan = plan(question, version)
+    shaping = find_shaping(question, version, read_plan.by)
+    calls_code = any(isinstance(column.aggregate, OwnAggregate) for column in version.view.columns)
+    return not (read_plan.overlapping or calls_code or (shaping is not None and shaping.filters_or_orders))
 
 
 def _answer_serving(

@@ -148,6 +148,10 @@ class Snapshot(Protocol):
         """What `rows` gives for all keys, of some spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""
 
 
+class NotHeldError(Exception):
+    """What is asked for is not in memory, or takes long to compute from there."""
+
+
 class StoreReader(Protocol):
     """Where views live, for those who only read."""
 
@@ -161,7 +165,7 @@ class StoreReader(Protocol):
         """What `work` returns for a snapshot. Faster than `snapshot` for short reads; `work` may be called twice."""
 
     def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
-        """What `work` returns if what it asks for is in memory; else None. It never waits."""
+        """What `work` returns for rows in memory, without waiting; None if some are not or it raises NotHeldError."""
 
     def versions(self) -> list[Version]:
         """All versions, by view and number, as of the last commit. Faster than `snapshot`."""

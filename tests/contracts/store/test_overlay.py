@@ -6,13 +6,15 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.store.base import Selection, Store
+from headrace.store.base import Snapshot, Store
 from headrace.store.duckdb.held import Held, Lookups
 from headrace.store.duckdb.store import DuckStore
+from headrace.store.selection import Selection
 from headrace.store.version import Version
 from headrace.types import INT, STRING
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, step, versions, write
@@ -102,17 +104,19 @@ def look_up(writer: Writer) -> None:
         panes=chance.choice([(None, None), (2 * MINUTE, None)]),
         bucket_ms=chance.choice([None, MINUTE, 5 * MINUTE]),
     )
-    version, rows = writer.store.read(lambda snapshot: _rows(snapshot.serving("traffic"), snapshot, selection))
+
+    def read(snapshot: Snapshot) -> tuple[Version, list[tuple[Any, ...]]]:
+        version = snapshot.serving("traffic")
+        assert version is not None
+        return version, snapshot.rows(version, selection)
+
+    version, rows = writer.store.read_held(read) or writer.store.read(read)
     base = version.bases[0]
     batch, speed = (
         [event for commit in commits for event in commit]
         for commits in (writer.commits[: base.horizon], writer.commits[base.horizon : base.applied_to])
     )
     assert same_rows(presented(version.view, selection, rows), expected(version.view, batch, speed, selection))
-
-
-def _rows(version, snapshot, selection):  # type: ignore[no-untyped-def]
-    return version, snapshot.rows(version, selection)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -45,7 +45,8 @@ def freshness(version: Version) -> Fresh:
 def ask(recent: RecentAnswers, text: bytes) -> tuple[dict[str, Any], bool]:
     """The answer, and whether it came from memory."""
     found = recent.find("traffic", text, NOW)
-    reply = found or recent.ask(Question.of("traffic", **TEXTS[text]), text, NOW)
+    question = Question.of("traffic", **TEXTS[text])
+    reply = found or recent.ask_held(question, text, NOW) or recent.ask(question, text, NOW)
     content: dict[str, Any] = orjson.loads(reply)
     return content, found is not None
 

@@ -87,8 +87,9 @@ class HeldRows:
         if sum(end - start for start, end in spans) > most:
             return None
         columns = [self._columns[place] for place in self._places(selection)]
-        pieces = ([column.values(start, end) for column in columns] for start, end in spans if end > start)
-        return list(chain.from_iterable(zip(*piece, strict=True) for piece in pieces))
+        pieces = [slice(start, end) for start, end in spans if end > start]
+        tuples = (zip(*(column.values(column.array[piece]) for column in columns), strict=True) for piece in pieces)
+        return list(chain.from_iterable(tuples))
 
     def scan(self, selection: Selection, most: int) -> list[Row] | None:
         """The rows with these values of some of the keys; None if they are more."""
@@ -106,9 +107,9 @@ class HeldRows:
         found = pc.indices_nonzero(reduce(pc.or_kleene, masks))
         if len(found) > most:
             return None
-        rows = self._rows.take(found)
+        columns = [self._columns[place] for place in self._places(selection)]
+        tuples = zip(*(column.values(column.array.take(found)) for column in columns), strict=True)
         first, last = selection.panes
-        tuples = zip(*(rows.column(place).to_pylist() for place in self._places(selection)), strict=True)
         return [row for row in tuples if (first is None or row[0] >= first) and (last is None or row[0] < last)]
 
     def _equal(self, name: str, value: Value) -> pa.ChunkedArray:
@@ -150,9 +151,9 @@ class _Column:
                 return cls(array.cast(pa.int64()), True)
         return cls(array)
 
-    def values(self, start: int, end: int) -> Iterable[Any]:
-        values = self.array.slice(start, end - start).to_pylist()
-        return map(Decimal, values) if self.is_decimal else values
+    def values(self, part: pa.Array) -> Iterable[Any]:
+        """The values of a part of the array."""
+        return map(Decimal, part.to_pylist()) if self.is_decimal else part.to_pylist()
 
 
 @dataclass(frozen=True)

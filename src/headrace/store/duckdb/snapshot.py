@@ -13,7 +13,7 @@ from headrace.define.expression.computed import duckdb_name
 from headrace.define.model import View
 from headrace.define.tables import holds_rows_of_table
 from headrace.errors import NotReadyError
-from headrace.store.base import Audit
+from headrace.store.base import Audit, NotHeldError
 from headrace.store.changes import Follower, Log
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of
 from headrace.store.duckdb.database import Database, run
@@ -45,10 +45,6 @@ FEW = 4_000  # rows that are folded in Python
 FEWER = 500  # … by a thread that others wait for
 PIECE = 20_000  # rows that are read at once: sketches have up to 4 kB each
 MOST_BATCH_ONLY = 512 << 20  # bytes of columns that only the batch layer fills: more of them are left out
-
-
-class NotHeldError(Exception):
-    """A snapshot without a connection would have to read the database."""
 
 
 class DuckSnapshot:

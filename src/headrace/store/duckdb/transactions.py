@@ -9,11 +9,11 @@ from functools import partial
 
 import duckdb
 
-from headrace.store.base import Snapshot, T
+from headrace.store.base import NotHeldError, Snapshot, T
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folds import step_rows
 from headrace.store.duckdb.held import HeldRows, Lookups
-from headrace.store.duckdb.snapshot import DuckSnapshot, NotHeldError
+from headrace.store.duckdb.snapshot import DuckSnapshot
 from headrace.store.duckdb.tables import STAGED
 from headrace.store.duckdb.versions import read_versions
 from headrace.store.version import Version
