@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,7 +182,7 @@ def test_a_lost_range_stops_the_stream_until_it_is_skipped(workspace: Path, kafk
     assert "expected an offset from 7 to 9" in refused.stderr
     skipped = headrace(workspace, "skip", "visits", "--to", "earliest", "--yes")
     assert f"offsets [5, 7) of partition 0 of topic '{topic}'" in skipped
-    assert "commit 1 of its log records it" in skipped or "of its log records it" in skipped
+    assert re.search(r"commit \d+ of its log records it", skipped)
     wait_until(lambda: rows(server, "total") == [{"hits": 7, "n": 205}])
     wait_until(lambda: server.status_of("visits")["error"] is None)
     assert "Nothing to leave out" in headrace(workspace, "skip", "visits", "--to", "earliest", "--yes")

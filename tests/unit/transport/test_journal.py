@@ -294,9 +294,15 @@ def test_a_lost_or_damaged_durable_end_is_found_again(tmp_path: Path, content: b
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    filled(tmp_path)
-    (tmp_path / "copy of a segment.seg").write_bytes(b"x")
-    Journal(tmp_path, fence=2).close()
+    end = end_of(filled(tmp_path)[-1])
+    others = [tmp_path / name for name in ("copy of a segment.seg", "notes.txt", "00000000000000000000.seg.bak")]
+    for other in others:
+        other.write_bytes(b"x")
+    journal = Journal(tmp_path, fence=2)
+    assert journal.end.offset() == end
+    journal.reclaim(journal.end)
+    journal.close()
+    assert [other.read_bytes() for other in others] == [b"x"] * len(others)
 
 
 @given(st.integers(0, 3), st.integers(0, 4))
