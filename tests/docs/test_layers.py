@@ -116,6 +116,23 @@ def test_no_test_imports_another() -> None:
     assert not wrong
 
 
+def test_no_test_measures_the_time_of_a_processor() -> None:
+    """It depends on the machine and on what else runs there: tests count calls, lines or reads (`tests/calls.py`)."""
+    clocks = {"process_time", "process_time_ns", "thread_time", "thread_time_ns", "perf_counter", "perf_counter_ns"}
+    clocks |= {"getrusage", "times"}
+    tests = SOURCE.parents[1] / "tests"
+    wrong = [
+        f"{path.relative_to(tests)}:{node.lineno}"
+        for path in tests.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr in clocks
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("time", "resource", "os")
+    ]
+    assert not wrong
+
+
 def test_no_merge_was_left_half_done() -> None:
     for path in [*SOURCE.parents[1].glob("*.md"), *(SOURCE.parents[1] / "docs").rglob("*.md")]:
         lines = path.read_text().splitlines()

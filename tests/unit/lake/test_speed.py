@@ -1,16 +1,21 @@
-"""What bad lines cost, as ratios within one run and in CPU time: a busy machine does not matter."""
+"""What bad lines cost: how many lines each parser reads, and how many calls that takes."""
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from headrace.define.catalog import parse
 from headrace.parse.columnar import Columnar
-from headrace.parse.frames import frame_lines
+from headrace.parse.frames import Frames, frame_lines
+from headrace.parse.objects import PIECE, PROBE
 from headrace.parse.parser import Parser
+from headrace.parse.uniform import Uniform
+from headrace.parse.verdict import SecondParser
+from tests.calls import calls_of
 
 (STREAM,) = parse(
     """CREATE STREAM s (id BIGINT NOT NULL, word STRING, small INT, ratio DOUBLE, flag BOOLEAN, at TIMESTAMP NOT NULL,
@@ -34,41 +39,55 @@ BAD: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def cpu_s(lines: list[bytes]) -> float:
-    """The CPU time of parsing."""
-    parser, frames = Parser(STREAM), frame_lines(b"\n".join(lines))
-    return _least_cpu_s(lambda: parser.parse(frames, ARRIVED_US))
+@pytest.fixture
+def lines_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many lines each parser was given: the two for many lines together, and the slow one for one at a time."""
+    counts: Counter[str] = Counter()
+
+    def count(parser: type, method: str, name: str) -> None:
+        read = getattr(parser, method)
+
+        def counted(self: Any, frames: Frames | bytes, **options: Any) -> Any:
+            counts[name] += len(frames) if isinstance(frames, Frames) else 1
+            return read(self, frames, **options)
+
+        monkeypatch.setattr(parser, method, counted)
+
+    count(Uniform, "read", "together")
+    count(Columnar, "read", "together")
+    count(SecondParser, "judge", "singly")
+    return counts
 
 
-def columnar_cpu_s(lines: list[bytes]) -> float:
-    """The CPU time of the columnar parser, by which that of other parsers is measured."""
-    parser, frames = Columnar(STREAM.fields), frame_lines(b"\n".join(lines))
-    return _least_cpu_s(lambda: parser.read(frames))
+def parse_lines(lines: list[bytes]) -> int:
+    """Parse them; returns how many are refused."""
+    reasons = Parser(STREAM).parse(frame_lines(b"\n".join(lines)), ARRIVED_US).reasons
+    return 0 if reasons is None else len(reasons) - reasons.null_count
 
 
-def _least_cpu_s(run: Callable[[], object]) -> float:
-    """The best of five: on a busy machine most of them find cold caches."""
-    times = []
-    for _ in range(5):
-        start = time.thread_time()
-        run()
-        times.append(time.thread_time() - start)
-    return min(times)
+def test_good_lines_are_read_once(lines_read: Counter[str]) -> None:
+    assert parse_lines(GOOD) == 0
+    assert lines_read == {"together": len(GOOD)}
 
 
-def test_one_bad_line_costs_little() -> None:
-    one = [*GOOD[:20_000], b"{", *GOOD[20_001:]]
-    assert cpu_s(one) < cpu_s(GOOD) * 2.5  # it is in one of four blocks
+def test_one_bad_line_costs_little(lines_read: Counter[str]) -> None:
+    assert parse_lines([*GOOD[:20_000], b"{", *GOOD[20_001:]]) == 1
+    assert lines_read["together"] == len(GOOD), "its neighbours are not read again"
+    assert lines_read["singly"] <= PIECE
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_few_bad_lines_cost_little(kind: str) -> None:
+def test_a_few_bad_lines_cost_little(lines_read: Counter[str], kind: str) -> None:
     few = [BAD[kind](line) if index % 200 == 0 else line for index, line in enumerate(GOOD)]
-    assert cpu_s(few) < cpu_s(GOOD) * 6  # to read their blocks line by line is a factor of 20
+    assert parse_lines(few) == 300
+    assert lines_read["together"] <= len(GOOD) + 300
+    assert lines_read["singly"] <= 300 + 10 * PROBE  # those that are bad, and a probe of each block
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_only_bad_lines_cost_a_bounded_multiple(kind: str) -> None:
-    few = GOOD[:10_000]
-    # 50,000 lines/s where the columnar parser reads 900,000/s is a factor of 18.
-    assert cpu_s([BAD[kind](line) for line in few]) < columnar_cpu_s(few) * 18
+def test_only_bad_lines_cost_a_bounded_multiple(lines_read: Counter[str], kind: str) -> None:
+    bad = [BAD[kind](line) for line in GOOD[:10_000]]
+    assert parse_lines(bad) == len(bad)
+    assert lines_read["together"] <= 2 * len(bad), "each is tried once by either parser"
+    assert lines_read["singly"] <= len(bad) + PROBE
+    assert calls_of(lambda: parse_lines(bad)) < 100 * len(bad)  # 73 for a time that is none
