@@ -47,6 +47,11 @@ def number(of: int | float | Decimal) -> str:
     return f"{of:.6g}"
 
 
+def version_shown(name: str, version: int | None, commits: Mapping[str, int]) -> int | None:
+    """The version of a view; that of a table, of which it is the log, is the number of its commits."""
+    return commits.get(name, version)
+
+
 def cut(text: str, most: int = 200) -> str:
     """A text as it is shown where a very long one would hide the rest: its beginning, and how long it is."""
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"

@@ -14,6 +14,7 @@ from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, comple
 from headrace.cli.output import cell, console, count, key_cell, plain_cell, plural, print_json, printable, size, span
 from headrace.cli.table import FittedTable
 from headrace.cli.waiting import waiting
+from headrace.format import version_shown
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.spark.jobs import Job
@@ -131,7 +132,7 @@ def footer(explanation: Explanation) -> list[str]:
         f"{plural(explanation.found, 'event')} of {plural(explanation.commits, 'commit')}: "
         f"{explanation.on_time:,} on time + {explanation.late:,} late, "
         f"{plural(explanation.corrections, 'correction')} · {agrees}: {batch:,} batch, {speed:,} speed · version "
-        f"{answer.version} · {span(explanation.took_ms)}"
+        f"{count(version_shown(answer.view, answer.version, answer.commits))} · {span(explanation.took_ms)}"
     ]
     if explanation.note:
         lines.append(explanation.note)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from headrace.cli.errors import wrapped
-from headrace.format import commits_of, digits, nested, number
+from headrace.format import commits_of, digits, nested, number, version_shown
 from headrace.format import count as count
 from headrace.format import freshness as freshness
 from headrace.format import plural as plural
@@ -60,10 +60,9 @@ def view_state(name: str, state: Mapping[str, Any]) -> list[str]:
 
 
 def version_of(name: str, version: int | None, commits: Mapping[str, int]) -> str:
-    """The version of a view and its commits; the version of a table, of which it is the log, is its last commit."""
-    if name in commits:
-        return f"version {commits[name]:,}"
-    return f"version {version} · as of {commits_of(commits)}"
+    """The version of a view and its commits; that of a table is the number of its commits."""
+    text = f"version {count(version_shown(name, version, commits))}"
+    return text if name in commits else f"{text} · as of {commits_of(commits)}"
 
 
 def record_table(

@@ -117,7 +117,7 @@ def views_html(views: Sequence[Mapping[str, Any]]) -> Html:
             view["stream"],
             ", ".join(view["keys"]),
             freshness(view["freshness_ms"], view["freshness_reason"]),
-            count(view["version"]),
+            count(view["applied_to"] if view["table"] else view["version"]),
             count(view["rows"]),
             count(view["corrections"]),
             moment_text(view["settled_until"], zone=""),

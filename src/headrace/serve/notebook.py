@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.cells import key_value, short, value, window_text
-from headrace.format import commits_of, freshness, plural
+from headrace.format import commits_of, count, freshness, plural, version_shown
 from headrace.html import Html, Part, join, plain, tag
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def answer_html(answer: Answer, chart_of: Answer | None = None) -> Html:
     more = len(answer.values) - len(rows)
     lines = [f"… and {plural(more, 'row')} more"] if more else []
     fresh = freshness(answer.freshness_ms, answer.freshness_reason)
+    version = count(version_shown(answer.view, answer.version, answer.commits))
     return block(
-        heading(answer.view, f"version {answer.version}", fresh, _as_of(answer)),
+        heading(answer.view, f"version {version}", fresh, _as_of(answer)),
         _chart(chart_of or answer),
         table(names, rows, numbers) if rows else tag("p", "no rows"),
         *(quiet(line) for line in [*lines, *_facts(answer)]),
@@ -53,9 +54,8 @@ def _logical_html(answer: Answer) -> Html:
     lines = [f"… and {plural(more, 'row')} more"] if more else []
     lines += [plural(len(answer.values), "row")]
     for name, part in (answer.parts or {}).items():
-        lines.append(
-            f"from {name}: version {part['version']}, {freshness(part['freshness_ms'], part['freshness_reason'])}"
-        )
+        version = count(version_shown(name, part["version"], part["commits"]))
+        lines.append(f"from {name}: version {version}, {freshness(part['freshness_ms'], part['freshness_reason'])}")
     lines += ["there are more rows: `next_cursor` continues"] if answer.next_cursor else []
     return block(
         heading(answer.view, "logical view", freshness(answer.freshness_ms, answer.freshness_reason), _as_of(answer)),

@@ -91,3 +91,9 @@ def test_a_late_event_shows_its_lateness() -> None:
     row = next(line for line in text.splitlines() if "{}" in line)
     assert row.split()[-6:] == ["years", "3.0", "h", "correction", "1", "{}"]
     assert "1 event of 1 commit: 0 on time + 1 late, 1 correction ·" in text
+
+
+def test_the_version_of_a_table_is_that_of_its_list() -> None:
+    of_table = replace(CELL, view="users", commits={"users": 1_200})
+    assert "· version 1,200 ·" in printed(replace(EXPLANATION, cell=of_table))
+    assert "· version 1 ·" in printed(EXPLANATION)

@@ -1,32 +1,42 @@
-"""How many rows a table has is one number, wherever it is shown: keys that were deleted are not counted."""
+"""Rows and version of a table are one number each, wherever they are shown: keys that were deleted are not counted."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
+from headrace.client.notebook import views_html
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
+from headrace.format import version_shown
 from headrace.serve.streams import Fresh
 from headrace.server.describe import describe_view, read_layers
+from headrace.server.state import ViewStatus
 from headrace.server.tables import describe_tables
 from headrace.store.opening import open_temporary
 from headrace.testing.engine import QuickRun
 from headrace.testing.events import Commit
+from headrace.web.page.layers import layers_line
 
 
-def test_rows_are_counted_without_deleted_ones(tmp_path: Path) -> None:
+def test_rows_and_version_of_a_table(tmp_path: Path) -> None:
     catalog = parse("CREATE TABLE users (id STRING PRIMARY KEY, plan STRING)")
     view, store = catalog.views["users"], open_temporary(tmp_path)
     run = QuickRun(store, tmp_path / "run", catalog, [store.register(view, fingerprint(view), {"users": 0})])
 
-    def counts() -> tuple[int | None, int | None]:
-        """What `status` and `tables` say."""
+    def describe() -> ViewStatus:
         with store.snapshot() as snapshot:
             versions = snapshot.versions()
-            status = describe_view(view, versions, {}, Fresh(0, None), None, read_layers(snapshot, versions)["users"])
+            layers = read_layers(snapshot, versions)["users"]
+            return replace(describe_view(view, versions, {}, Fresh(0, None), None, layers), table=True)
+
+    def counts() -> tuple[int | None, int | None]:
+        """What `status` and `tables` say."""
+        status = describe()
         (table,) = describe_tables(catalog.tables, [], [status])
         return status.rows, table.rows
 
@@ -40,4 +50,11 @@ def test_rows_are_counted_without_deleted_ones(tmp_path: Path) -> None:
     assert counts() == counts() == (2, 2)
     send({"id": "b"})
     assert counts() == (3, 3)
+
+    status = describe()
+    (table,) = describe_tables(catalog.tables, [], [status])
+    assert (status.version, table.version) == (1, 3), "the definition has its own versions"
+    assert "<span>version 3</span>" in (layers_line(status, datetime(2026, 3, 1, tzinfo=UTC)) or "")
+    assert views_html([status.as_dict()]).count(">3</td>") == 2, "version and rows in a notebook"
+    assert (version_shown("users", 1, {"users": 3}), version_shown("plans", 1, {"users": 3})) == (3, 1)
     store.close()

@@ -21,7 +21,7 @@ def layers_line(view: ViewStatus, at: datetime) -> Html | None:
     if view.version is None:
         return None
     of = shares(view)
-    parts = [tag("span", f"version {view.version}")]
+    parts = [tag("span", f"version {count(view.applied_to if view.table else view.version)}")]
     if view.over is not None:
         parts.append(tag("span", "over table ", data(view.over)))
     elif of is not None:
@@ -110,8 +110,8 @@ def versions_table(versions: Sequence[VersionStatus]) -> Html | None:
         for version in versions
     ]
     titles = columns(
-        "version", "state", "since (UTC)", "commits", "events", "rows", "what changed",
-        numbers=["commits", "events", "rows"],
+        "version", "state", "since (UTC)", "commits", "events", "stored rows", "what changed",
+        numbers=["commits", "events", "stored rows"],
     )  # fmt: skip
     return tag(
         "section",

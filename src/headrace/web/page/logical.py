@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.cells import key_value, moment_text
-from headrace.format import count, freshness, plural
+from headrace.format import count, freshness, plural, version_shown
 from headrace.html import Html, Part, breakable, data, join, plain_lines, tag
 from headrace.serve.answer import Answer
 from headrace.server.state import LogicalStatus
@@ -48,7 +48,7 @@ def logical_rows(view: LogicalStatus, answer: Answer) -> Html:
     parts = [
         [
             tag("a", breakable(name), href=view_path(name)),
-            count(part["version"]),
+            count(version_shown(name, part["version"], part["commits"])),
             ", ".join(f"{stream} {number:,}" for stream, number in part["commits"].items()),
             moment_text(part["newest_event"]),
             freshness(part["freshness_ms"], part["freshness_reason"]),
