@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import StringIO
@@ -16,7 +17,7 @@ from rich.console import Console
 from headrace.asof.behind import SHOWN_BYTES
 from headrace.asof.questions import LakeQuestions
 from headrace.cli.explain import render
-from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError
+from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError, QuestionLimitError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation
 from headrace.serve.streams import up_to_date
@@ -102,6 +103,20 @@ def test_the_events_behind_a_cell(shop: Shop) -> None:
     (row,) = reply.cell.rows()
     assert (row["hits"], row["errors"], reply.cell.corrections, reply.agrees) == (4, 1, 1, True)
     assert reply.note == "1 of these events have not reached the view yet; ask again in a moment"
+
+
+def test_the_row_of_a_cell_is_read_within_the_time_limit(shop: Shop, spark: Any, tmp_path: Path) -> None:
+    @contextmanager
+    def late() -> Iterator[None]:
+        raise QuestionLimitError("the question was stopped")
+        yield
+
+    bench = shop.bench
+    questions = LakeQuestions(
+        bench.store, lambda name: (bench.stream, bench.table), lambda: spark, up_to_date, tmp_path, late
+    )
+    with pytest.raises(QuestionLimitError):
+        questions.explain(CellQuestion.of("traffic", {"page": "/home"}, "2026-03-01T12:00:00Z"))
 
 
 def test_pages_by_position(shop: Shop) -> None:

@@ -8,14 +8,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.asof import build
 from headrace.asof.questions import LakeQuestions, find_commits
 from headrace.define.expression.terms import quote
 from headrace.define.model import LogicalView
-from headrace.errors import HeadraceError, QuestionError, QuestionLimitError
+from headrace.errors import HeadraceError, QuestionError, QuestionLimitError, UnavailableError
 from headrace.format import commits_of
 from headrace.lake.commits import reading_commits, times_before
 from headrace.lake.compact import Compaction
@@ -147,6 +149,25 @@ def test_an_answer_about_the_past_has_a_time_limit(log: Log, monkeypatch: pytest
     endless = {"window": "36500d", "every": f"{version.view.window.pane_ms // 1000}s", "having": f"{name} <> {name}"}
     with pytest.raises(QuestionLimitError):
         log.ask("v0", version_as_of=4, **endless)
+
+
+def test_a_stop_ends_questions_that_spark_computes(
+    log: Log, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, build_past = log.bench, build.build_as_of
+    questions = LakeQuestions(
+        bench.store, lambda name: (bench.stream, bench.table), lambda: spark, up_to_date, tmp_path
+    )
+
+    def stop_meanwhile(*arguments: Any) -> Store:
+        questions.stop()
+        return build_past(*arguments)
+
+    monkeypatch.setattr(build, "build_as_of", stop_meanwhile)
+    for _ in range(2):  # the second one begins after the stop
+        with pytest.raises(UnavailableError, match="the server is stopping"):
+            questions.ask(Question.of("v0", version_as_of=2))
+    questions.close()
 
 
 def test_of_compacted_files_too(log: Log) -> None:

@@ -18,6 +18,7 @@ from tests.waiting import wait_until
 
 # Windows without end: each of them must be composed and compared, and no row of them is kept.
 ENDLESS = "/v1/views/traffic?window=36500d&every=1m&having=hits%20%3C%200"
+ENDLESS_SQL = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n % 5 + 1 FROM t) SELECT count(*) FROM t"
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,23 @@ def test_a_server_that_stops_ends_a_question_that_runs(applied: Path, serve: Cal
     asking = threading.Thread(target=ask)
     asking.start()
     wait_until(lambda: served.runtime._question_limit._working)
+    served.stop()
+    asking.join()
+    assert replies[0]["error"]["code"] == "unavailable"
+    assert replies[0]["error"]["message"] == "the server is stopping"
+
+
+def test_a_server_that_stops_ends_a_query_that_runs(applied: Path, serve: Callable[..., Served]) -> None:
+    served = serve(applied, sql_timeout_s=3600)
+    replies: list[dict[str, Any]] = []
+
+    def ask() -> None:
+        with http.Client() as client:
+            replies.append(client.post(f"{served.url}/v1/sql", json={"query": ENDLESS_SQL}, timeout=300).json())
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(lambda: served.runtime._children._lent)
     served.stop()
     asking.join()
     assert replies[0]["error"]["code"] == "unavailable"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headrace.asof.cache import StoreCache
 from headrace.define.model import Stream
-from headrace.errors import NotReadyError, OverloadError, QuestionError
+from headrace.errors import NotReadyError, OverloadError, QuestionError, UnavailableError
 from headrace.format import EPOCH, commits_of, iso, iso_us, plural
 from headrace.lake.commits import reading_commits
 from headrace.lake.table import LakeTable
@@ -54,7 +54,7 @@ class LakeQuestions:
     ) -> None:
         """`lake` returns that of a stream by name; `spark` returns a session, or raises if there is none.
 
-        `limit` is around the work that follows that of Spark.
+        `limit` is around the work that is not Spark's.
         """
         self._store = store
         self._lake = lake
@@ -62,7 +62,15 @@ class LakeQuestions:
         self._freshness = freshness
         self._limit = limit
         self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._running: set[Job] = set()
+        self._stopping = False
         self._past = StoreCache(scratch)
+
+    def stop(self) -> None:
+        """Cancel the questions that Spark computes, also those that begin from now on."""
+        self._stopping = True
+        for job in list(self._running):
+            job.cancel()
 
     def close(self) -> None:
         """Remove the cached stores."""
@@ -78,18 +86,18 @@ class LakeQuestions:
                     fix=f"explain a row of the table: `headrace explain {shell(version.view.over.table)}`",
                 )
             find_cell(question, version)  # an invalid question does not wait for Spark
-        with self._turn():
+        with self._turn(job or Job()) as job:
             from headrace.asof.explain import Explainer  # loads PySpark: the server accepts events first
 
             spark = self._spark()
-            with self._store.snapshot() as snapshot:
+            with self._limit(), self._store.snapshot() as snapshot:
                 version = find_serving(snapshot, question.view)
                 cell = find_cell(question, version)
                 now = datetime.now(UTC)
                 cell_answer = answer_from(snapshot, version, cell.question(question.view), self._freshness, now)
             _refuse_quarantined(version)
             lakes = [self._lake(stream) for stream in version.view.streams]
-            return Explainer(spark, lakes, version, self._logs()).explain(question, cell, cell_answer, job or Job())
+            return Explainer(spark, lakes, version, self._logs()).explain(question, cell, cell_answer, job)
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """The answer of a view as of an earlier commit, with its current definition."""
@@ -127,11 +135,11 @@ class LakeQuestions:
                         fix="ask again when its next version serves",
                     )
                 parts.append(Part(stream, table, commits[stream.name]))
-            with self._turn():
+            with self._turn(job or Job()) as running:
                 if version.view.over is None:
-                    return build_as_of(self._spark(), parts, version, folder, job or Job(), self._logs())
+                    return build_as_of(self._spark(), parts, version, folder, running, self._logs())
                 table_version = self._serving(version.view.over.table)
-                store = build_as_of(self._spark(), parts, table_version, folder, job or Job(), self._logs())
+                store = build_as_of(self._spark(), parts, table_version, folder, running, self._logs())
                 store.register(version.view, version.fingerprint, version.patience_ms)  # of the table's rows then
                 return store
 
@@ -153,12 +161,20 @@ class LakeQuestions:
         return TableLogs(find)
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self, job: Job) -> Iterator[Job]:
         if not self._turns.acquire(blocking=False):
             raise OverloadError(f"{AT_ONCE} such questions are already running", fix="ask again in some seconds")
+        self._running.add(job)
         try:
-            yield
+            if self._stopping:
+                job.cancel()
+            yield job
+        except Exception as error:
+            if self._stopping:
+                raise UnavailableError("the server is stopping", fix="ask again when it runs") from error
+            raise
         finally:
+            self._running.discard(job)
             self._turns.release()
 
 

@@ -123,6 +123,9 @@ class Runtime(Requests):
         """End long work, such as questions and an apply, while requests in flight are still answered."""
         self.stopped.set()
         self._question_limit.stop()
+        self._children.stop()
+        # In a thread: Java may be slow to answer.
+        threading.Thread(target=self._lake_questions.stop, name="stop-questions", daemon=True).start()
 
     def stop(self) -> None:
         """Stop everything; what was acknowledged is on disk."""

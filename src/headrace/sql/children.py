@@ -122,11 +122,15 @@ class Children:
             self._starter = threading.Thread(target=self._start_spare, name="sql-spare", daemon=True)
             self._starter.start()
 
+    def stop(self) -> None:
+        """End all queries, also those that begin from now on. It does not wait for them."""
+        self._closed = True
+        self._limit.stop()
+
     def close(self) -> None:
         """End the spare process and those that run queries."""
+        self.stop()
         with self._lock:
-            self._closed = True
-            self._limit.stop()
             spare, self._spare = self._spare, None
             lent = list(self._lent)
             starter = self._starter
