@@ -175,8 +175,11 @@ def test_tumbling_windows(window):
         "count(*) AS n FROM visits GROUP BY TUMBLE(at, INTERVAL 1 MINUTE)",
         "SELECT window_start AS minute, window_end AS until, count(*) AS n FROM TUMBLE(visits, at, INTERVAL 1 MINUTE) "
         "GROUP BY minute, until",
+        "SELECT window(at, '1 minute').start AS minute, window(at, '1m').end AS until, count(*) AS n FROM visits GROUP BY 1, until",
+        "SELECT window(at, '1 minute').start AS minute, window(at, '1m').end AS until, count(*) AS n FROM visits GROUP BY ALL",
+        "SELECT TUMBLE_START(at, INTERVAL 1 MINUTE) AS minute, window_end AS until, count(*) AS n FROM visits GROUP BY minute",
     ],
-)
+)  # fmt: skip
 def test_bounds_of_the_window_keep_their_alias(body):
     definition = view(body)
     assert definition.window == Window(60_000, 60_000, "minute", "until")
@@ -322,6 +325,9 @@ def test_views_read_streams_that_are_declared_later_or_before():
         ("SELECT count(*) FROM visits GROUP BY window(at, 60)", "window takes a constant duration here"),
         ("SELECT count(*) FROM visits GROUP BY window(at, '1m'), window(at, '2m')", "a view has one window"),
         ("SELECT count(*) FROM visits GROUP BY window_start", "GROUP BY names a window that is not defined"),
+        ("SELECT window(at, '2m').start AS a, count(*) FROM visits GROUP BY window(at, '1m')", "SELECT names another window than GROUP BY"),
+        ("SELECT TUMBLE_END(at, INTERVAL 2 MINUTES), count(*) FROM visits GROUP BY TUMBLE(at, INTERVAL 1 MINUTE)", "SELECT names another window than GROUP BY"),
+        ("SELECT window(at, '2m').start AS a, window(at, '1m').end AS b, count(*) FROM visits GROUP BY ALL", "a view has one window"),
         ("SELECT window_start, count(*) FROM visits", "SELECT names a window, but GROUP BY has none"),
         ("SELECT count(*) FROM TUMBLE(visits, at, INTERVAL 1 MINUTE) GROUP BY page", "the window is not in GROUP BY"),
         ("SELECT count(*) FROM visits GROUP BY session_window(at, '5 minutes')", "sessions (session_window(…), SESSION) are not available yet; meanwhile write windows of a fixed size: window(at, '5 minutes')"),

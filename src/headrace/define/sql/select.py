@@ -36,6 +36,7 @@ from headrace.define.sql.windows import (
     is_window_call,
     read_bucket,
     read_window,
+    refuse_other_window,
     same_windows,
     whole_window,
     window_bound,
@@ -253,8 +254,10 @@ class ViewBuilder:
 
     def _groups(self) -> list[tuple[Node, str | None]]:
         if self.select.all_keys:
-            return [(item.node, item.alias) for item in self.select.items if self._is_group(item)]
-        return [self._resolve(whole_window(node)) for node in self.select.groups]
+            groups = [(item.node, item.alias) for item in self.select.items if self._is_group(item)]
+        else:
+            groups = [self._resolve(node) for node in self.select.groups]
+        return [(whole_window(node), alias) for node, alias in groups]
 
     def _is_group(self, item: Item) -> bool:
         """Whether GROUP BY ALL groups by an item: not if it has an aggregate, or names other outputs."""
@@ -291,10 +294,11 @@ class ViewBuilder:
             return False  # reported when it is checked as a key
 
     def _set_window(self, node: Node) -> None:
-        if self.window:
-            raise self._error(node.at, "a view has one window", fix="remove one; a question can use other windows")
         assert isinstance(node, Call), "a window is a call"
-        self.window = read_window(self.source, node, self.stream)
+        window = read_window(self.source, node, self.stream)
+        if self.window and not same_windows(self.window, window):  # twice the same: its start and its end
+            raise self._error(node.at, "a view has one window", fix="remove one; a question can use other windows")
+        self.window = window
 
     def _resolve(self, node: Node) -> tuple[Node, str | None]:
         """The expression that GROUP BY names by position or alias in SELECT; as in Spark, a field precedes an alias."""
@@ -341,6 +345,8 @@ class ViewBuilder:
         node = item.node
         bound = "start" if self._starts_window(node) else window_bound(self.source, node)
         if bound:
+            if self.window is not None and self.groups_are_valid:
+                refuse_other_window(self.source, node, bound, self.window, self.stream)
             self._name_bound(bound, item)
             return True
         try:
@@ -385,9 +391,14 @@ class ViewBuilder:
         written = re.compile(rf"\s+(?:AS\s+)?[`\"]?{re.escape(alias)}\b[`\"]?", re.IGNORECASE).match(text, span[1])
         if not node.span or not written:
             return {}
+        span = (span[0], written.end())
+        if is_window_call(node) and not (self.select.table_window or any(map(is_window_call, self.select.groups))):
+            write = f"{text[slice(*node.span)]}.start AS {quote(alias)}"  # GROUP BY has its name or place
+            fix = f"name its start, as in {write}; the answer also has window_end"
+            return {"fix": fix, "write": write, "span": span}
         names = [quote(f"{alias}_{bound}") for bound in ("start", "end")]
         write = f"window_start AS {names[0]}, window_end AS {names[1]}"
-        return {"fix": f"name its bounds: {write}", "write": write, "span": (span[0], written.end())}
+        return {"fix": f"name its bounds: {write}", "write": write, "span": span}
 
     def _not_grouped(self, item: Item, expression: Expression) -> DefinitionError:
         field = next((key.name for key in self.keys if item.alias and key.name.lower() == item.alias.lower()), None)

@@ -41,7 +41,7 @@ _IN_PYTHON = (
     'functions are in Python files beside the SQL: @hr.udf("text STRING", gives="STRING") before def f(text): …'
 )
 _OTHER_KINDS = {  # what cannot be created, and what to do instead
-    **dict.fromkeys(("FUNCTION", "AGGREGATE"), _IN_PYTHON),
+    **dict.fromkeys(("FUNCTION", "AGGREGATE", "SYSTEM"), _IN_PYTHON),
     **dict.fromkeys(("INDEX", "DEFAULT", "UNIQUE"), "remove it: the rows of a view are found by its keys"),
     **dict.fromkeys(("DATABASE", "SCHEMA", "CATALOG", "CLUSTER", "ROLE", "USER"), _NO_NAMESPACE),
     **dict.fromkeys(("CONNECTION", "CONNECTOR"), _CONNECTOR),
@@ -52,6 +52,7 @@ _OTHER_KINDS = {  # what cannot be created, and what to do instead
     "WINDOW": "write CREATE MATERIALIZED VIEW, and window(at, '1 minute') in GROUP BY",
 }
 _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GLOBAL", "PRIVATE")  # before TABLE, VIEW
+_CREATED = ("STREAM", "STREAMING", "MATERIALIZED", "SINK", "ALERT", "SOURCE")  # besides TABLE and VIEW
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
@@ -142,6 +143,7 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
             )
         if self.accept("OR") and not (self.accept("REPLACE") or self.accept("REFRESH")):
             raise self.unexpected("REPLACE or REFRESH after CREATE OR")
+        self._refuse_temporary()
         definition: Statement
         if (self.sees("SOURCE") and self.ahead(1).upper in ("STREAM", "TABLE", "CONNECTOR")) or (
             self.sees("SINK") and self.ahead(1).upper == "CONNECTOR"
@@ -175,6 +177,24 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         if error is not None:
             self.skip_rest()
             raise error
+
+    def _refuse_temporary(self) -> None:
+        """CREATE TEMPORARY TABLE t (…) of Flink and the like; a view of SELECT is read as such."""
+        start, place = self.index, self.next.start
+        while self.next.upper in _KINDS:
+            self.take()
+        if self.index == start:
+            return
+        words, end = self.text_since(start).upper(), self.next.start
+        is_table = self.sees("TABLE") and (self.sees_derived_table() or self._declares_fields())
+        if is_table or self.next.upper in _CREATED:
+            self.skip_rest()
+            rest = " ".join(self.source.text[end : self.last_end].split())
+            raise self.error(
+                place, f"definitions are kept as long as they are in their files: there is no {words}",
+                write=f"CREATE {rest}", span=(self.peer.start, self.last_end),
+            )  # fmt: skip
+        self.index = start
 
     def _declares_fields(self) -> bool:
         place = 4 if self.ahead(1).upper == "IF" else 1

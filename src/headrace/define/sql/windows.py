@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal as LiteralType
 
@@ -74,8 +74,27 @@ def is_window_call(node: Node) -> bool:
 
 
 def whole_window(node: Node) -> Node:
-    """The window of `window(at, '1 minute').start`, which is the same to group by; other expressions as they are."""
-    return node.value if isinstance(node, Part) and is_window_call(node.value) else node
+    """The window of `window(at, '1 minute').start`, TUMBLE_START(at, …) and the like, which is the same to group by.
+
+    Other expressions are returned as they are.
+    """
+    if isinstance(node, Part) and is_window_call(node.value):
+        return node.value
+    if isinstance(node, Call) and len(node.args) > 1 and node.name.lower() in (*START_CALLS, *END_CALLS):
+        return replace(node, name=node.name.rpartition("_")[0])
+    return node
+
+
+def refuse_other_window(source: Source, node: Node, bound: Bound, window: Window, stream: Stream) -> None:
+    """Refuse `window(at, '2 minutes').start` in SELECT where GROUP BY has a window of another size."""
+    named = whole_window(node)
+    if not isinstance(named, Call) or not is_window_call(named):
+        return
+    if not same_windows(window, read_window(source, named, stream)):
+        raise source.error(
+            node.at, "SELECT names another window than GROUP BY", fix="write window_start and window_end",
+            write=None if bound == "both" else f"window_{bound}", span=node.span,
+        )  # fmt: skip
 
 
 def read_window(source: Source, call: Call, stream: Stream) -> Window:
