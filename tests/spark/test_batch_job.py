@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from headrace.bench import history
 from headrace.bench.events import ONE_VIEW, STREAM
 from headrace.define.catalog import parse
+from headrace.errors import UnavailableError
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import BatchJob
 from headrace.store.version import Base, Version
@@ -32,3 +36,29 @@ def test_partials_of_a_long_range(spark: Any, tmp_path: Path) -> None:
         connection.execute("SET TimeZone = 'UTC'")
         sums = connection.execute(SUMS, {"files": paths}).fetchall()
         assert sums == connection.execute(TRUE, {"files": lake}).fetchall() != []
+
+
+def test_one_job_runs_at_a_time_and_work_that_was_stopped_does_not_wait(monkeypatch: Any, tmp_path: Path) -> None:
+    """Two jobs have more tasks than Spark has slots beside those for new commits."""
+    running, most, began, may_end = 0, 0, threading.Event(), threading.Event()
+
+    def write(*_: Any, **__: Any) -> list[str]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        began.set()
+        assert may_end.wait(60)
+        running -= 1
+        return []
+
+    monkeypatch.setattr(BatchJob, "_write", write)
+    arguments: Any = (None, history.VISITS, None, [], (0, 1), tmp_path)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(BatchJob(Any).write, *arguments)
+        assert began.wait(60)
+        with pytest.raises(UnavailableError, match="was stopped"):
+            BatchJob(Any, stopped=lambda: True).write(*arguments)
+        others = [pool.submit(BatchJob(Any).write, *arguments) for _ in range(3)]
+        may_end.set()
+        assert [each.result(60) for each in (first, *others)] == [[]] * 4
+    assert most == 1

@@ -86,7 +86,7 @@ def _compute(spark: SparkSession, part: Part, version: Version, folder: Path, jo
     """The view's partials of a stream's commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
     table, commits = part.table, part.commits
-    batch, paths, start = BatchJob(lambda: spark, logs), list[str](), 0
+    batch, paths, start = BatchJob(lambda: spark, logs, stopped=lambda: job.cancelled), list[str](), 0
     if table is None:
         return []
     with table.reading(0, commits) as all_files:

@@ -88,7 +88,7 @@ class Batch:
         now: Callable[[], float] = time.time,
     ) -> None:
         """`next_partials` gives the first commit from one on whose partials wait for a version to be whole."""
-        self._job = BatchJob(session, logs)
+        self._job = BatchJob(session, logs, stopped=lambda: self.stopping.is_set())
         self._session = session
         self._suspects = suspects
         self._stream = stream
