@@ -208,8 +208,8 @@ def _unknown(connector: Connector, name: str, owner: str) -> OptionError:
 
 
 def check_value(option: Option, value: str, owner: str) -> str:
-    """The value of an option in its usual form; a secret is checked when it is used."""
-    if is_secret(value):
+    """The value of an option in its usual form; a secret is checked when it is used. A folder is none."""
+    if is_secret(value) and option.kind != "folder":
         return value
     if option.choices:
         return _choice(option, value, owner)
@@ -269,7 +269,8 @@ def is_http_url(value: str) -> bool:
 
 
 def _folder(value: str) -> str:
-    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", value) or (".." in Path(value).parts and not value.startswith("/")):
+    is_url = is_secret(value) or re.match(r"\s*[a-zA-Z][a-zA-Z0-9+.-]*:/", value)
+    if is_url or (".." in Path(value).parts and not value.startswith("/")):
         raise ValueError(value)
     return value
 

@@ -226,8 +226,9 @@ def test_every_option_has_a_summary():
 
 
 @pytest.mark.parametrize(
-    "path", ["s3://bucket/out", "S3A://bucket/out", "gs://b", "file:///tmp/out", "hdfs:/out", "../out", "out/../../etc"]
-)
+    "path", ["s3://bucket/out", "S3A://bucket/out", "gs://b", "file:///tmp/out", "hdfs:/out", "../out", "out/../../etc",
+             " s3://bucket/out", "secret:OUT", "secret:a/../../../etc"]
+)  # fmt: skip
 def test_folders_that_are_elsewhere_are_refused(path):
     with pytest.raises(DefinitionError, match=f"sink 's'.*option 'path' cannot be used; found '{re.escape(path)}'"):
         parse(BASE + f"CREATE SINK s FROM traffic WITH (connector = 'files', path = '{path}');")
