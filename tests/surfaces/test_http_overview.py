@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +43,16 @@ def test_status_has_server_and_streams(served: Served) -> None:
         "reason": "Spark is starting",
         "warnings": [],
     }
+
+
+def test_a_spark_that_cannot_run_tasks_is_not_ok(served: Served) -> None:
+    trouble = "Spark has had no executors for 31 s: its jobs wait; a new session follows"
+    served.runtime.monitor.warming_up = None
+    served.runtime._spark._session, served.runtime._spark.trouble = Mock(), trouble
+    assert served.http.get("/health").json() == {"status": "failing", "reason": trouble, "warnings": []}
+    assert served.http.get("/v1/status").json()["state"] == "failing"
+    served.runtime._spark._session, served.runtime._spark.trouble = None, "Spark is restarting: its context was stopped"
+    assert served.http.get("/health").json()["status"] == "restarting"
 
 
 def test_an_empty_answer_has_all_fields(served: Served) -> None:
