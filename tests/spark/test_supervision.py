@@ -41,10 +41,12 @@ def test_the_heartbeat_does_not_wait_for_an_append_that_is_started_again(pipelin
     assert append is not None
     append.stop()
     with ThreadPoolExecutor(1) as pool, pipeline.table.turn:  # without its turn no append starts
-        before = threading.active_count()
-        pool.submit(pipeline.supervise).result(30)
-        assert threading.active_count() > before, "it is being started"
-        pool.submit(pipeline.supervise).result(30)
+        pool.submit(pipeline.supervise).result(180)
+        restarting = pipeline._supervisor.restarting
+        assert restarting is not None
+        assert restarting.is_alive(), "it is being started"
+        pool.submit(pipeline.supervise).result(180)
+        assert pipeline._supervisor.restarting is restarting, "once"
         assert not append.is_active()
     wait_until(append.is_active)
 
@@ -56,9 +58,9 @@ def test_an_append_is_not_started_after_close(pipeline: Pipeline) -> None:
     with pipeline.table.turn:
         closing = threading.Thread(target=pipeline.close)
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(pipeline.supervise).result(30)
+            pool.submit(pipeline.supervise).result(180)
         closing.start()
-    closing.join(60)
+    closing.join(180)
     assert not closing.is_alive()
     assert not append.is_active()
     pipeline.supervise()

@@ -86,14 +86,14 @@ def test_nothing_of_a_large_body_that_ends_early_is_stored(served: Served) -> No
 
 
 def test_a_slow_large_body_times_out(applied: Path, serve: Callable[..., Served]) -> None:
-    served = serve(applied, Timeouts(body_s=0.4))
+    served = serve(applied, Timeouts(body_s=2.0))  # long enough for the good body on a slow machine
     before = journal_end(served)
     line = Line(served.url).send(WHOLE + "{")
     status, _, body = line.reply()
     assert (status, body["error"]["code"], line.is_closed()) == (408, "too_slow", True)
-    assert "1 bytes in 0 s" in body["error"]["found"]
+    assert "1 bytes in 2 s" in body["error"]["found"]
     assert journal_end(served) == before
-    assert Line(served.url).send(WHOLE.encode() + BODY).reply()[0] == 200  # at once: a pause may be too long
+    assert Line(served.url).send(WHOLE.encode() + BODY).reply()[0] == 200
 
 
 def test_a_client_that_expects_100_continue_gets_it(served: Served) -> None:
