@@ -10,6 +10,7 @@ from headrace.errors import DefinitionError
 
 MOST_STEPS = 5  # corrections of one statement
 _FILE = "<proposal>"
+_NOT_ONE = "no statement reads both: make a view of each, and CREATE VIEW over these"  # each proposal leads back
 _STATEMENT = re.compile(r"\s*CREATE\s", re.IGNORECASE)
 
 
@@ -24,8 +25,14 @@ def complete(errors: Sequence[DefinitionError], mistakes_of: Callable[[Source], 
 def _complete(
     error: DefinitionError, reported: set[str], mistakes_of: Callable[[Source], list[DefinitionError]]
 ) -> None:
+    seen: set[str] = set()
     for _ in range(MOST_STEPS):
         statement = error.write or ""
+        if statement in seen:
+            error.fix = _NOT_ONE
+            error.write = error.replaces = None
+            return
+        seen.add(statement)
         mistakes = mistakes_of(Source(statement, _FILE))
         mistake = next((one for one in mistakes if one.replaces), None)
         if mistake is None:

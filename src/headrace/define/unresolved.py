@@ -23,8 +23,9 @@ _MATERIALIZED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _WINDOW = re.compile(
-    r"\b(?:window|TUMBLE)\s*\(\s*(?P<time>[^,()]+?)\s*,\s*(?:INTERVAL\s+)?'(?P<span>[^']+)'(?:\s+(?P<unit>\w+))?\s*\)",
-    re.IGNORECASE,
+    r"""\b(?:window|TUMBLE)(?:_(?P<bound>START|END))?\s*\(\s*(?P<time>[^,()]+?)\s*,
+        \s*(?:INTERVAL\s+)?'(?P<span>[^']+)'(?:\s+(?P<unit>\w+))?\s*\)(?:\.(?P<part>start|end)\b)?""",
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -138,17 +139,23 @@ def over_view(definition: Definition, read: StreamRead) -> DefinitionError:
 
 def _in_duckdb(query: str) -> str:
     """A query over views in the dialect of CREATE VIEW: a window over window_start is a time_bucket there."""
-    window = _WINDOW.search(query)
     query = query.replace("`", '"')
-    if window is None:
+    windows = list(_WINDOW.finditer(query))
+    if not windows:
         return query
-    span = f"INTERVAL '{' '.join(filter(None, window.group('span', 'unit')))}'"
-    bucket = f"time_bucket({span}, {window['time']})"
-    before, after = query[: window.start()], query[window.end() :]
+    *_, last = windows  # that of GROUP BY, if it is there
+    span = f"INTERVAL '{' '.join(filter(None, last.group('span', 'unit')))}'"
+    bucket = f"time_bucket({span}, {last['time']})"
     start, end = (re.compile(rf"\bwindow[_.]{word}\b(\s+AS\b)?", re.IGNORECASE) for word in ("start", "end"))
-    before = start.sub(lambda found: f"{bucket}{found[1] or ' AS window_start'}", before)
-    before = end.sub(lambda found: f"{bucket} + {span}{found[1] or ' AS window_end'}", before)
-    return f"{before}{bucket}{after}"
+    pieces, offset = [], 0
+    for window in windows:
+        before = query[offset : window.start()]
+        before = start.sub(lambda found: f"{bucket}{found[1] or ' AS window_start'}", before)
+        before = end.sub(lambda found: f"{bucket} + {span}{found[1] or ' AS window_end'}", before)
+        bound = (window["bound"] or window["part"] or "start").lower()
+        pieces += [before, bucket if bound == "start" else f"{bucket} + {span}"]
+        offset = window.end()
+    return "".join([*pieces, query[offset:]])
 
 
 def reads_logical(definition: Definition, view: str) -> DefinitionError:

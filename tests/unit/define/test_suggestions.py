@@ -157,6 +157,9 @@ LATER = [  # what is not available yet, and views over views: the error has what
     "CREATE STREAM d AS SELECT * FROM `web events` MATCH_RECOGNIZE (ORDER BY at PATTERN (A B) DEFINE B AS true)",
     f"{VIEW}SELECT host, sum(n) AS n FROM per_minute GROUP BY host, window(window_start, '1 hour')",
     f"{VIEW}SELECT window_start, window_end AS e, max(n) AS n FROM per_minute GROUP BY TUMBLE(window_start, INTERVAL '1' DAY)",
+    f"{VIEW}SELECT host, window(window_start, '1 hour').start AS h, sum(n) AS n FROM per_minute GROUP BY host, h",
+    f"{VIEW}SELECT window(`window_start`, '1 hour').start AS h, window.end AS e, sum(n) AS n FROM per_minute GROUP BY window(`window_start`, '1 hour')",
+    f"{VIEW}SELECT TUMBLE_START(window_start, INTERVAL '1' HOUR) AS h, TUMBLE_END(window_start, INTERVAL '1' HOUR) AS e, sum(n) AS n FROM per_minute GROUP BY TUMBLE(window_start, INTERVAL '1' HOUR)",
     "CREATE MATERIALIZED VIEW `v v` SCHEDULE EVERY 1 HOUR AS SELECT `host`, sum(n) AS n FROM per_minute GROUP BY host",
     "CREATE TEMPORARY VIEW v AS SELECT host, sum(n) AS n FROM per_minute GROUP BY host",
     "CREATE VIEW `v v` AS SELECT page, count(*) AS n FROM `web events` GROUP BY page",
@@ -356,6 +359,14 @@ def test_insert_into_a_stream_is_no_second_declaration(statement: str) -> None:
     (mistake,) = mistakes_of(STREAM + OTHERS + statement)
     assert "cannot be filled by INSERT: UNION ALL in one CREATE STREAM unites queries" in str(mistake)
     assert "declared twice" not in str(mistake)
+
+
+def test_a_proposal_that_leads_back_to_the_statement_is_none() -> None:
+    joined = "SELECT p.host, max(p.n) AS n FROM per_minute p JOIN requests r ON p.host = r.host GROUP BY p.host"
+    for created in ("MATERIALIZED VIEW", "VIEW"):
+        (mistake,) = mistakes_of(f"{STREAM}{OTHERS}CREATE {created} v AS {joined}")
+        assert (mistake.write, mistake.replaces) == (None, None)
+        assert "no statement reads both: make a view of each, and CREATE VIEW over these" in str(mistake)
 
 
 @pytest.mark.parametrize("created", ["MATERIALIZED VIEW", "STREAM", "VIEW"])
