@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.html import breakable
 from headrace.serve.answer import Answer
-from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.serve.explanation import ExplainedEvent, Explanation, JoinedRow
 from headrace.types import BIGINT, STRING
 from headrace.web.page.chart import chart
 from headrace.web.page.explanation import explanation_section
@@ -103,6 +104,16 @@ def test_a_long_event_is_collapsed() -> None:
     assert "&lt;script&gt;&#x27;&quot;&amp;" + "x" * 5000 + "</bdi></pre>" in whole
     assert "the first 503 characters of 20,000 bytes" in section
     assert "<script" not in section
+
+
+def test_the_row_of_a_table_that_an_event_met() -> None:
+    shown = explanation("short")
+    assert "joined to" not in explanation_section("/views/traffic", shown)
+    rows = [JoinedRow("users", {"id": "ann"}, {"id": "ann", "plan": "<b>"}), JoinedRow("cities", {"id": 5}, None)]
+    met = replace(shown, events=[replace(shown.events[0], joined=rows)])
+    section = explanation_section("/views/traffic", met)
+    assert "joined to" in section
+    assert "users id=ann: plan=&lt;b&gt; · cities id=5: no row" in section
 
 
 def test_the_events_behind_a_cell_have_counts_and_times() -> None:
