@@ -25,14 +25,14 @@ def complete(errors: Sequence[DefinitionError], mistakes_of: Callable[[Source], 
 def _complete(
     error: DefinitionError, reported: set[str], mistakes_of: Callable[[Source], list[DefinitionError]]
 ) -> None:
-    seen: set[str] = set()
+    statements: set[str] = set()
     for _ in range(MOST_STEPS):
         statement = error.write or ""
-        if statement in seen:
+        if statement in statements:
             error.fix = _NOT_ONE
             error.write = error.replaces = None
             return
-        seen.add(statement)
+        statements.add(statement)
         mistakes = mistakes_of(Source(statement, _FILE))
         mistake = next((one for one in mistakes if one.replaces), None)
         if mistake is None:

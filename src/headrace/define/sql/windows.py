@@ -87,10 +87,10 @@ def whole_window(node: Node) -> Node:
 
 def refuse_other_window(source: Source, node: Node, bound: Bound, window: Window, stream: Stream) -> None:
     """Refuse `window(at, '2 minutes').start` in SELECT where GROUP BY has a window of another size."""
-    named = whole_window(node)
-    if not isinstance(named, Call) or not is_window_call(named):
+    call = whole_window(node)
+    if not isinstance(call, Call) or not is_window_call(call):
         return
-    if not same_windows(window, read_window(source, named, stream)):
+    if not same_windows(window, read_window(source, call, stream)):
         raise source.error(
             node.at, "SELECT names another window than GROUP BY", fix="write window_start and window_end",
             write=None if bound == "both" else f"window_{bound}", span=node.span,

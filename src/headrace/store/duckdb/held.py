@@ -104,11 +104,11 @@ class HeldRows:
             ]
         except (pa.ArrowException, UnicodeError, OverflowError):  # a value that the column cannot hold
             return None
-        found = pc.indices_nonzero(reduce(pc.or_kleene, masks))
-        if len(found) > most:
+        places = pc.indices_nonzero(reduce(pc.or_kleene, masks))
+        if len(places) > most:
             return None
         columns = [self._columns[place] for place in self._places(selection)]
-        tuples = zip(*(column.values(column.array.take(found)) for column in columns), strict=True)
+        tuples = zip(*(column.values(column.array.take(places)) for column in columns), strict=True)
         first, last = selection.panes
         return [row for row in tuples if (first is None or row[0] >= first) and (last is None or row[0] < last)]
 
