@@ -28,8 +28,3 @@ def test_links_resolve() -> None:
                 wrong.append(f"{page.relative_to(ROOT)}: {target}#{heading}")
     assert not wrong
     assert count > 20
-
-
-def test_the_readme_names_every_document() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert not [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme]

@@ -253,7 +253,7 @@ def test_canonical_text_means_what_was_written(spark):
 
 # -- computed fields
 
-# Known differences, documented in docs/definitions.md: overflow is NULL, 'ß' in capitals, dates such as '2024' are NULL.
+# Known differences, documented in docs/streams.md: overflow is NULL, 'ß' in capitals, dates such as '2024' are NULL.
 
 
 def sample_rows() -> list[tuple]:

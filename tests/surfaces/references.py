@@ -19,6 +19,7 @@ from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.metrics_reference import metrics_reference
 from tests.surfaces.python_reference import python_reference
 from tests.surfaces.sinks_reference import sinks_reference
+from tests.wrapping import wrap
 
 WIDTH = 110
 DOCS = Path(__file__).parents[2] / "docs"
@@ -214,9 +215,9 @@ def references(runtime: Runtime) -> dict[str, Callable[[], str]]:
     return {
         "cli.md": cli_reference,
         "settings.md": settings_reference,
-        "http.md": lambda: http_reference(create_app(runtime).openapi()),
+        "http.md": lambda: wrap(http_reference(create_app(runtime).openapi())),
         "metrics.md": lambda: metrics_reference(runtime),
-        "python.md": python_reference,
+        "python.md": lambda: wrap(python_reference()),
         "sinks.md": lambda: sinks_reference((DOCS / "sinks.md").read_text()),
     }
 

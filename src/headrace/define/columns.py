@@ -169,7 +169,7 @@ def read_aggregate(source: Source, scope: Scope, call: Call) -> Aggregate:
 def _refusal(source: Source, call: Call) -> DefinitionError:
     """The error of an aggregate that is not supported, with what to write."""
     name, write = call.name.lower(), instead_of_aggregate(call)
-    reason, fix = _refusals().get(name, ("is not available", "docs/definitions.md lists those that are"))
+    reason, fix = _refusals().get(name, ("is not available", "docs/aggregates.md lists those that are"))
     if name in ORDER_STATISTICS:
         reason = "cannot be merged from partials without keeping every value"
     if write is None:

@@ -209,7 +209,7 @@ def _notes(fields: Fields, reading: Reading | None, span: Span | None, refusals:
     if fields.kind and len(fields.declared) == 1:
         notes.append(
             "the lines are of no known kind: add computed fields for their parts, such as "
-            "host STRING AS split_part(value, ' ', 1); docs/definitions.md lists the functions"
+            "host STRING AS split_part(value, ' ', 1); docs/functions.md lists the functions"
         )
     if reading is None and fields.kind:
         notes.append(

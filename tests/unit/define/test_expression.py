@@ -125,7 +125,7 @@ def test_types(text, type_):
         ("zzz = 1", "it has page, status"),
         ("other.page", "'other.page' is not defined here"),
         ("lowr(page)", "the function lowr is not available in definitions; did you mean 'lower'?"),
-        ("qqqqqq(page)", "docs/definitions.md lists those that are"),
+        ("qqqqqq(page)", "docs/functions.md lists those that are"),
         ("now()", "now is not deterministic"),
         ("current_date", "current_date is not deterministic"),
         ("unix_timestamp()", "unix_timestamp is not deterministic"),

@@ -103,7 +103,7 @@ def _why_not(name: str) -> tuple[str, str | None]:
         return f"{name}(…) is not a function", f"write CAST(… AS {name.upper()})"
     if name in NOT_HERE:
         return f"{name} cannot be used here: {NOT_HERE[name]}", None
-    return f"the function {name} is not available in definitions", "docs/definitions.md lists those that are"
+    return f"the function {name} is not available in definitions", "docs/functions.md lists those that are"
 
 
 def similar_name(name: str, spellings: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Renders the tables of functions and aggregates for docs/definitions.md.
+"""Renders the tables of docs/aggregates.md, docs/functions.md and docs/other-systems.md.
 
 `python -m headrace.define.expression.reference` prints them.
 """
