@@ -12,7 +12,7 @@ from tests.server import COMMAND, UpServer
 from tests.waiting import wait_until
 from tests.warm import Java
 
-LIMIT_S = 2  # long enough for calls that do not hang, on a busy machine
+LIMIT_S = 4  # long enough for calls that do not hang, on a busy machine
 CODE = """
 import os
 import time
