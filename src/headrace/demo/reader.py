@@ -5,41 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx2
+import orjson
 
+from headrace.client.http import Http, Params
 from headrace.demo.reference import Row
 from headrace.errors import UnavailableError
 
 PAGE_ROWS = 300  # less than most views have, so that cursors are used
+REPLY_S = 70.0
 
 
 class Reader:
     """Requests to the server; every failure is raised as one sentence."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx2.Client(base_url=url, timeout=70)
+        self._http = Http(url)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._http.close()
 
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """A JSON reply."""
-        return self._call("GET", path, params=parameters)
+        return self._call("GET", path, parameters)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON reply to a JSON body."""
-        return self._call("POST", path, json=body)
+        return self._call("POST", path, content=orjson.dumps(body))
 
-    def _call(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+    def _call(self, method: str, path: str, params: Params = (), content: bytes | None = None) -> dict[str, Any]:
+        headers = {"content-type": "application/json"} if content else {}
         try:
-            response = self._client.request(method, path, **request)
-            reply: dict[str, Any] = response.json()
-        except (httpx2.HTTPError, ValueError) as error:
+            reply = self._http.request(method, path, params=params, content=content, headers=headers, timeout=REPLY_S)
+            value: dict[str, Any] = orjson.loads(reply.content)
+        except (OSError, ValueError) as error:
             raise UnavailableError(f"{method} {path} failed: {type(error).__name__}: {error}") from error
-        if response.status_code != 200:
-            raise UnavailableError(f"{method} {path} failed: {reply.get('error', {}).get('message', reply)}")
-        return reply
+        if reply.status != 200:
+            raise UnavailableError(f"{method} {path} failed: {value.get('error', {}).get('message', value)}")
+        return value
 
     def status(self) -> dict[str, Any]:
         """State of the server, streams and views."""

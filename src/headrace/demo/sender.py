@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx2
+import orjson
 
+from headrace.client.http import Http
 from headrace.demo.events import Batch, Order, Visit
 from headrace.demo.traffic import TICK_S
 from headrace.errors import UnavailableError
@@ -60,12 +62,12 @@ class Sender(threading.Thread):
         self._batches = batches
         self._go = go
         self._stopping = stopping
-        self._client = httpx2.Client(base_url=url, timeout=TIMEOUT_S)
+        self._http = Http(url)
 
     def run(self) -> None:
         """Send everything; `error` is set if it failed."""
         try:
-            with self._client, ThreadPoolExecutor(2) as pool:
+            with closing(self._http), ThreadPoolExecutor(2) as pool:
                 start = time.monotonic()
                 for batch in self._batches:
                     if self._stopping.wait(max(0.0, start + batch.number * TICK_S - time.monotonic())):
@@ -121,23 +123,25 @@ class Sender(threading.Thread):
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                response = self._client.post(
+                reply = self._http.request(
+                    "POST",
                     f"/v1/streams/{batch.stream}/events",
-                    params={"keep_bad": "true"} if keep_bad else None,
+                    params={"keep_bad": "true"} if keep_bad else (),
                     content=batch.body,
                     headers={
                         "content-type": "application/x-ndjson",
                         "idempotency-key": f"demo-{batch.stream}-{batch.number}",
                     },
+                    timeout=TIMEOUT_S,
                 )
-            except httpx2.TransportError as error:
-                response, reason = None, f"{type(error).__name__}: {error}"
-            if response is not None:
-                if response.status_code == 200:
-                    reply: dict[str, Any] = response.json()
-                    return reply
-                reason = f"{response.status_code}: {response.text[:300]}"
-                if response.status_code not in (429, 503):
+            except OSError as error:
+                reason = f"{type(error).__name__}: {error}"
+            else:
+                if reply.status == 200:
+                    value: dict[str, Any] = orjson.loads(reply.content)
+                    return value
+                reason = f"{reply.status}: {reply.content[:300].decode(errors='replace')}"
+                if reply.status not in (429, 503):
                     raise UnavailableError(f"{_name(batch)} was not accepted: {reason}")
             if time.monotonic() > deadline or self._stopping.wait(0.3):
                 raise UnavailableError(f"{_name(batch)} was not accepted in {TIMEOUT_S:.0f} s: {reason}")

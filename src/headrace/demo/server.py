@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import httpx2
+import orjson
 
+from headrace.client.http import Http
 from headrace.errors import UnavailableError
 from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import SETTINGS_FILE
@@ -114,8 +116,9 @@ class Server:
 
     def _health(self) -> dict[str, Any]:
         try:
-            state: dict[str, Any] = httpx2.get(f"{self.url}/health", timeout=2).json()
-        except (httpx2.HTTPError, ValueError):
+            with closing(Http(self.url)) as http:
+                state: dict[str, Any] = orjson.loads(http.request("GET", "/health", timeout=2).content)
+        except (OSError, ValueError):
             return {}
         return state
 
