@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
-from headrace.alert.incident import FOREVER_US, NEVER_US, Clock, Incident, Observation, State, observe
+from headrace.alert.incident import FOREVER_US, NEVER_US, Clock, Incident, Observation, Periods, State, observe
 from headrace.alert.state import OPEN, AlertState, Entry, Notice, key_text
 from headrace.serve.tiling import Windows
 
 MOST_OPEN = 10_000  # incidents of one alert; further keys wait until some are over
-MOST_ENDED = 1_000  # incidents, and as many periods that were too short: the newest; earlier windows count no more
+MOST_ENDED = 1_000  # incidents that are over, of which notices were written: the newest
+MOST_SHORT = 5_000  # periods that were too short: the newest; those before are made again of the rows of the view
+FIRST_US, LAST_US = -62_100_000_000_000_000, 253_300_000_000_000_000  # in the years 2 and 9996
+AROUND_WINDOWS = 8  # times the time of late rows: how far on both sides of them rows are read at first
 CONDITION_ENDED = "the condition no longer holds"
 WITHDRAWN = "the condition was not met: later events changed the rows"
 EVENTS_ARRIVE = "events arrive again"
@@ -69,15 +73,20 @@ def note_rows(state: AlertState, rules: Rules, rows: Rows, clock: Clock) -> Aler
 
 def _judge(state: AlertState, rules: Rules, clock: Clock) -> AlertState:
     """The state with each incident as it is at a time, and without what need not be remembered."""
-    entries = [
-        replace(entry, incident=_at(entry.incident, rules, clock)) for of_key in state.keys.values() for entry in of_key
-    ]
+    entries = [replace(entry, incident=_at(entry.incident, rules, clock)) for entry in state.entries]
+    return _forget(state, rules, entries)
+
+
+def _forget(state: AlertState, rules: Rules, entries: Sequence[Entry]) -> AlertState:
+    """The state with those of its entries that must be remembered: late events in others read the rows around them."""
     states = OPEN if rules.has_pending else ("firing",)
     open = [each for each in entries if each.incident.state in states]
-    resolved = _newest(entries, "resolved")
-    short = _newest(entries, "short") if rules.windows else []  # late events may join them
-    forgotten = [each.incident.until_us for each in (*resolved[MOST_ENDED:], *short[MOST_ENDED:])]
-    kept = [*sorted(open, key=_since)[:MOST_OPEN], *resolved[:MOST_ENDED], *short[:MOST_ENDED]]
+    new = [each for each in entries if each.incident.state == "resolved" and each.notified is None]
+    resolved = _newest(each for each in entries if each.incident.state == "resolved" and each.notified)
+    short = _newest(each for each in entries if each.incident.state == "short" and rules.windows)
+    forgotten = [each.incident.until_us for each in (*resolved[MOST_ENDED:], *short[MOST_SHORT:])]
+    kept = [*sorted(open, key=_since)[:MOST_OPEN], *_newest(new)[:MOST_OPEN]]
+    kept += [*resolved[:MOST_ENDED], *short[:MOST_SHORT]]
     keys: dict[str, list[Entry]] = {}
     for entry in sorted(kept, key=_since):
         keys.setdefault(key_text(entry.key), []).append(entry)
@@ -87,16 +96,38 @@ def _judge(state: AlertState, rules: Rules, clock: Clock) -> AlertState:
         state,
         keys={text: tuple(of_key) for text, of_key in keys.items()},
         withdrawn=(*state.withdrawn, *withdrawn),
-        from_us=max(forgotten, default=state.from_us),  # it only grows: what ended before it is not looked at
+        forgotten_us=max((each for each in (*forgotten, state.forgotten_us) if each is not None), default=None),
     )
 
 
-def _newest(entries: list[Entry], state: str) -> list[Entry]:
-    return sorted((e for e in entries if e.incident.state == state), key=lambda e: e.incident.until_us, reverse=True)
+def _newest(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: entry.incident.until_us, reverse=True)
 
 
 def _since(entry: Entry) -> int:
     return entry.incident.since_us
+
+
+def rows_around(
+    rules: Rules, start_us: int, end_us: int, rows_between: Callable[[int, int], list[Observation]]
+) -> list[Observation]:
+    """The rows of all periods of a key that are within a time, or reach into it.
+
+    `rows_between` gives the rows whose windows end in (start, end], as far as windows have begun.
+    """
+    reach_us = AROUND_WINDOWS * (end_us - start_us)
+    while True:
+        from_us, to_us = max(FIRST_US, start_us - reach_us), min(LAST_US, end_us + reach_us)
+        rows = [row for row in rows_between(from_us, to_us) if row.matches]
+        periods: Periods = reduce(observe, rows, ())
+        joined = [each for each in periods if each.since_us <= end_us and start_us <= each.until_us]
+        first_us = min((each.since_us for each in joined), default=start_us)
+        last_us = max((each.until_us for each in joined), default=end_us)
+        # The window before the first one was read, and so was the one after the last.
+        is_first, is_last = from_us == FIRST_US, to_us == LAST_US
+        if (is_first or first_us > from_us) and (is_last or rules.next_end_us(last_us) <= to_us):
+            return [row for row in rows if first_us <= row.start_us and row.end_us <= last_us]
+        reach_us *= 2
 
 
 def _at(incident: Incident, rules: Rules, clock: Clock) -> Incident:
@@ -116,14 +147,13 @@ def _at(incident: Incident, rules: Rules, clock: Clock) -> Incident:
 def note_time(state: AlertState, rules: Rules, clock: Clock, now_us: int) -> AlertState:
     """The state once the time of the view is what `clock` says, with the notices that follow."""
     state = _judge(state, rules, clock)
-    notices = list(state.notices)
+    new: list[Notice] = []
 
     def notify(entry: Entry) -> Entry:
         for notified in _due(state, rules, entry, now_us):
-            fired = entry.fired + (notified == "firing")
-            entry = replace(entry, notified=notified, notified_at_us=now_us, fired=fired)
+            entry = replace(entry, notified=notified, notified_at_us=now_us)
             if notified != "silenced" and rules.targets:
-                notices.append(_notice(rules, entry))
+                new.append(_notice(rules, entry, state.written + len(new)))
         return entry
 
     keys = {text: tuple(map(notify, entries)) for text, entries in state.keys.items()}
@@ -133,7 +163,9 @@ def note_time(state: AlertState, rules: Rules, clock: Clock, now_us: int) -> Ale
         notify(replace(entry, incident=replace(entry.incident, state=state_of)))
     withdrawn = tuple(entry for entry in state.withdrawn if entry not in over)
     settled_us = max(clock.settled_us, state.settled_us or clock.settled_us)
-    return replace(state, keys=keys, withdrawn=withdrawn, notices=tuple(notices), settled_us=settled_us)
+    notices, written = (*state.notices, *new), state.written + len(new)
+    state = replace(state, keys=keys, withdrawn=withdrawn, notices=notices, written=written, settled_us=settled_us)
+    return _forget(state, rules, state.entries)
 
 
 def _due(state: AlertState, rules: Rules, entry: Entry, now_us: int) -> Iterator[str]:
@@ -159,15 +191,15 @@ def is_silenced(state: AlertState, entry: Entry, now_us: int) -> bool:
     return any(silence.covers(row, now_us) for silence in state.silences)
 
 
-def _notice(rules: Rules, entry: Entry) -> Notice:
+def _notice(rules: Rules, entry: Entry, number: int) -> Notice:
     incident, state = entry.incident, entry.notified or ""
     if state == "firing":
         incident = replace(incident, state="firing", resolved_at_us=None, reason=None)
     elif incident.state == "short":
         incident = replace(incident, state="resolved", resolved_at_us=incident.until_us, reason=WITHDRAWN)
-    # The same incident has the same id over restarts; a repetition, or one that fires again, has one of its own.
-    again = f":{entry.fired}" if entry.fired > 1 else ""
-    id = f"{rules.name}:{key_text(entry.key)}:{incident.since_us}:{state}{again}"
+    # Written with the state, so it is the same over restarts. A repetition has one of its own, and so has an incident
+    # that fires again after later rows had taken it back.
+    id = f"{rules.name}:{key_text(entry.key)}:{incident.since_us}:{state}:{number}"
     return Notice(id, state, entry.key, incident, rules.targets)
 
 

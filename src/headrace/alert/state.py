@@ -61,7 +61,6 @@ class Entry:
     incident: Incident
     notified_at_us: int | None = None  # wall time
     notified: str | None = None  # what was done last: firing, resolved: a notice was written; silenced: none
-    fired: int = 0  # how many notices said that it fires
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Self:
@@ -69,13 +68,7 @@ class Entry:
         incident = _read_incident(value["incident"])
         is_known = value["notified_at_us"] is not None or incident.state == "resolved"
         notified = incident.state if is_known else None
-        return cls(
-            value["key"],
-            incident,
-            value["notified_at_us"],
-            value.get("notified", notified),
-            value.get("fired", int(notified is not None)),
-        )
+        return cls(value["key"], incident, value["notified_at_us"], value.get("notified", notified))
 
 
 def _read_incident(value: Mapping[str, Any]) -> Incident:
@@ -99,23 +92,30 @@ class AlertState:
     fingerprint: str = ""  # of the condition: with another one it starts over
     cursor: str | None = None
     from_us: int | None = None  # windows that end by then are history; None before the alert has begun to watch
+    forgotten_us: int | None = None  # periods that ended by then may be missing: rows beside them are read again
     settled_us: int | None = None  # windows that end by then were settled when it looked last
     keys: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)  # by the text of the key, the oldest first
     withdrawn: tuple[Entry, ...] = ()  # of which a notice said that they fire, and that are none by the present rows
     silences: tuple[Silence, ...] = ()
     notices: tuple[Notice, ...] = ()  # oldest first
+    written: int = 0  # how many notices were written so far
     seen_events: int | None = None  # of an alert on absence: how many events its stream had
     seen_at_us: int | None = None  # and when it got the last one
 
     @property
+    def entries(self) -> list[Entry]:
+        """All that is remembered of periods."""
+        return [entry for entries in self.keys.values() for entry in entries]
+
+    @property
     def open(self) -> list[Entry]:
         """The incidents that are pending or firing."""
-        return [entry for entries in self.keys.values() for entry in entries if entry.incident.state in OPEN]
+        return [entry for entry in self.entries if entry.incident.state in OPEN]
 
     @property
     def resolved(self) -> list[Entry]:
         """The incidents that are over, the newest first."""
-        over = [entry for entries in self.keys.values() for entry in entries if entry.incident.state == "resolved"]
+        over = [entry for entry in self.entries if entry.incident.state == "resolved"]
         return sorted(over, key=lambda entry: (entry.incident.until_us, entry.incident.since_us), reverse=True)
 
 

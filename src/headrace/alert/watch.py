@@ -8,18 +8,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace.alert.condition import SETTLED, Condition
-from headrace.alert.course import EVENTS_ARRIVE, Rules, absent, note_rows, note_time
+from headrace.alert.course import EVENTS_ARRIVE, Rules, absent, note_rows, note_time, rows_around
 from headrace.alert.incident import FOREVER_US, NEVER_US, Clock, Observation
 from headrace.alert.state import AlertState, Notice, key_text, read_state, write_state
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import names_in
 from headrace.define.model import Alert, View
 from headrace.serve.change_cursor import Cursor
-from headrace.serve.changes import ChangeBatch, Evaluation, read_begun
+from headrace.serve.changes import ChangeBatch, Evaluation, begun_windows
 from headrace.serve.evaluate import find_serving
 from headrace.serve.follower import ViewFollower
 from headrace.serve.tiling import windows_of
@@ -29,6 +30,7 @@ from headrace.store.version import Version
 ROWS_AT_ONCE = 5_000
 CURSOR_KEPT_S = 10.0  # how often a cursor is kept while nothing else changes
 KeyedObservation = tuple[Mapping[str, Any], Observation]  # a key, and what the alert sees of its row
+RowsOfKey = Callable[[Mapping[str, Any], int, int], list[Observation]]  # whose windows end in (start, end]
 MOST_KEYS = 1_000_000  # of a view whose keys are watched for absence
 
 
@@ -50,8 +52,7 @@ class Watch(ABC):
         self.state = read_state(file)
         condition = fingerprint(replace(alert, options=()))  # where notices go is not part of it
         if self.state.fingerprint != condition:  # what fired by another condition is no incident of this one
-            silences = self.state.silences
-            self.update(lambda _: AlertState(condition, silences=silences))
+            self.update(lambda state: AlertState(condition, silences=state.silences, written=state.written))
         self._keep_targets()
 
     def _keep_targets(self) -> None:
@@ -147,14 +148,17 @@ class ViewWatch(Watch):
         """Look at the next changes."""
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, self.alert.source)
-            batch = self._read(snapshot, version)
-        self._begin(version)
-        clock = _clock(version)
-        # Another version: what was settled before it keeps its incidents.
-        is_other = self._seen_version not in (None, batch.version)
-        if self._gaps and (is_other or batch.restarted):
-            self._gaps.forget()
-        rows = self._observed(batch, version, clock) if clock else []
+            reading = self._reading(snapshot, version)
+            batch = reading.after(self._cursor)
+            self._begin(version)
+            clock = _clock(version)
+            # Another version: what was settled before it keeps its incidents.
+            is_other = self._seen_version not in (None, batch.version)
+            if self._gaps and (is_other or batch.restarted):
+                self._gaps.forget()
+            rows = self._observed(batch, version, clock) if clock else []
+            if clock and self._has_history(version.view):
+                rows += self._forgotten(rows, partial(self._rows_of_key, reading, clock))
 
         def change(state: AlertState) -> AlertState:
             if is_other and state.settled_us is not None:
@@ -185,10 +189,10 @@ class ViewWatch(Watch):
             return commits
         return max(commits - cursor.tick, int(cursor.after is not None))  # it may be within the rows of a commit
 
-    def _read(self, snapshot: Snapshot, version: Version) -> ChangeBatch:
+    def _reading(self, snapshot: Snapshot, version: Version) -> Evaluation:
         if self.rules.on_close:
-            return Evaluation(snapshot, version, ROWS_AT_ONCE, True, True).after(self._cursor)
-        return read_begun(snapshot, version, self._cursor, ROWS_AT_ONCE)
+            return Evaluation(snapshot, version, ROWS_AT_ONCE, True, True)
+        return begun_windows(snapshot, version, ROWS_AT_ONCE)
 
     def _observed(self, batch: ChangeBatch, version: Version, clock: Clock) -> list[KeyedObservation]:
         """The rows as the alert sees them, the oldest window first."""
@@ -202,6 +206,30 @@ class ViewWatch(Watch):
         rows = [row for row in rows if row[1].start_us <= clock.time_us]
         rows.sort(key=lambda row: row[1].end_us)
         return rows if self._gaps is None else self._gaps.note(rows, None if batch.more else clock)
+
+    def _has_history(self, view: View) -> bool:
+        """Whether periods are made of rows that the view keeps."""
+        return self.rules.windows is not None and (view.shape is None or view.shape.limit is None)
+
+    def _forgotten(self, rows: Sequence[KeyedObservation], rows_of_key: RowsOfKey) -> list[KeyedObservation]:
+        """The rows around late ones, where periods that these join may be forgotten: they are made again."""
+        forgotten_us = self.state.forgotten_us
+        late: dict[str, tuple[Mapping[str, Any], int, int]] = {}
+        for key, row in rows:
+            if row.matches and forgotten_us is not None and row.start_us <= forgotten_us:
+                _, start_us, end_us = late.get(key_text(key), (key, row.start_us, row.end_us))
+                late[key_text(key)] = (key, min(start_us, row.start_us), max(end_us, row.end_us))
+        return [
+            (key, row)
+            for key, start_us, end_us in late.values()
+            for row in rows_around(self.rules, start_us, end_us, partial(rows_of_key, key))
+        ]
+
+    def _rows_of_key(
+        self, reading: Evaluation, clock: Clock, key: Mapping[str, Any], start_us: int, end_us: int
+    ) -> list[Observation]:
+        batch = reading.of_key(key, start_us // 1000, end_us // 1000)
+        return [row for _, row in self._observed(batch, reading.version, clock)]
 
     def _ended(self, state: AlertState, clock: Clock) -> list[KeyedObservation]:
         """What is open, as if it had ended where rows may still change: the rows that follow take its place."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -77,8 +77,8 @@ def _now(version: Version) -> Cursor:
     return Cursor(version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8])
 
 
-def read_begun(snapshot: Snapshot, version: Version, cursor: Cursor | None, limit: int) -> ChangeBatch:
-    """The changes after a cursor in the windows whose last step has begun, each from then on.
+def begun_windows(snapshot: Snapshot, version: Version, limit: int) -> Evaluation:
+    """The changes in the windows whose last step has begun, each from then on.
 
     The last step of a window is the time that it adds to the window before it. Other windows of a key hold only a
     part of their events, as those that overlap do, or none. Rows that HAVING leaves out are always given, as deletes.
@@ -88,7 +88,7 @@ def read_begun(snapshot: Snapshot, version: Version, cursor: Cursor | None, limi
     reading = Evaluation(snapshot, version, limit, by_window, True, left_out=True)
     if by_window:
         reading.now = replace(reading.now, settled_ms=reading.begun_ms)
-    return reading.after(cursor)
+    return reading
 
 
 def _settled_ms(version: Version) -> int | None:
@@ -137,6 +137,15 @@ class Evaluation:
         if cursor.after is not None:
             return self._page(cursor)
         return self._delta(cursor)
+
+    def of_key(self, key: Mapping[str, Any], start_ms: int, end_ms: int) -> ChangeBatch:
+        """The rows of a key, given in JSON values, whose windows end in (start, end] and are given now."""
+        if self.now.settled_ms is None:
+            return self.empty()
+        where = {name: _apply(decoder(of), key[name]) for name, of in zip(self.plan.by, self.plan.types, strict=True)}
+        read_plan = self._between(start_ms, min(end_ms, self.now.settled_ms))
+        rows = self._read(self.version, replace(read_plan, where=(where,) if where else ()), None, MOST_ROWS)
+        return self._batch(rows, self.now)
 
     def empty(self) -> ChangeBatch:
         """No changes."""

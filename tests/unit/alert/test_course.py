@@ -109,14 +109,15 @@ def test_late_events_open_an_incident_again() -> None:
     assert len({notice.id for notice in state.notices}) == 3
 
 
-def test_old_incidents_are_forgotten_and_late_events_change_nothing_before_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_old_incidents_are_forgotten_once_notices_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(course, "MOST_ENDED", 2)
     state = step(AlertState(), RULES, [row("a", at) for at in (0, 2, 4, 6)], 10)
     assert incidents(state) == [("resolved", 4, 4, 5), ("resolved", 6, 6, 7)]
-    assert state.from_us == 3 * MINUTE
-    assert step(state, RULES, [row("a", 1)], 10).keys == state.keys
+    assert state.forgotten_us == 3 * MINUTE
+    assert len(state.notices) == 8
+    late = step(state, RULES, [row("b", 1)], 10)
+    assert late.keys == state.keys
+    assert notices(late)[8:] == [("firing", "b"), ("resolved", "b")]
 
 
 def test_a_silence_holds_the_notice_back_until_it_ends() -> None:

@@ -142,6 +142,23 @@ def test_any_split_with_kills_gives_the_incidents_of_the_rows(name: str, monkeyp
         check(SHAPES[name], split(chance, events), patience, chance)
 
 
+@pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if not shape.absent])
+def test_periods_that_were_forgotten_are_made_again_of_the_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events arrive in any order, and the alert remembers one period that was too short."""
+    monkeypatch.setattr(course, "MOST_SHORT", 1)
+    monkeypatch.setattr(course, "AROUND_WINDOWS", 1)
+    for seed in SEEDS:
+        chance = random.Random(f"forgotten {name} {seed}")
+        events, patience = some_events(chance), chance.choice([0, 3, 15])
+        newest = events.pop(
+            max(range(len(events)), key=lambda at: events[at].at_ms)
+        )  # all others are late, most are settled
+        chance.shuffle(events)
+        monkeypatch.setattr(watch_module, "ROWS_AT_ONCE", chance.choice([2, 1000]))
+        first = [simple_event("z", 0, 1)]  # it is there before the alert: nothing else is settled when that begins
+        check(SHAPES[name], [first, *split(chance, [newest, *events])], patience, chance)
+
+
 def check(shape: Shape, commits: list[list[Event]], patience: int, chance: random.Random) -> None:
     with bench(patience * MINUTE) as work:
         work.start(view_of(shape.window, f"HAVING n >= {shape.having}" if shape.having else ""))
