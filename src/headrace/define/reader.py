@@ -26,6 +26,7 @@ TYPES = {
     "DATETIME64": TIMESTAMP,
 }  # fmt: skip
 DECIMALS = ("DECIMAL", "NUMERIC", "DEC")
+BARE_DECIMAL = decimal(10, 0)  # without precision, as in Spark
 NEAREST = {
     "TIME": "STRING", **dict.fromkeys(("JSON", "JSONB", "VARIANT"), "STRING for a text, STRUCT<…> for an object"),
     **dict.fromkeys(("BINARY", "VARBINARY", "BYTES", "BYTEA", "BLOB", "ENUM", "INTERVAL", "NCHAR", "CLOB"), "STRING"),
@@ -274,7 +275,7 @@ class Reader:
             any(self.accept(*words) for words in _ZONES)
 
     def _read_decimal(self, token: Token) -> Type:
-        precision, scale = 10, 0
+        precision, scale = BARE_DECIMAL.precision, BARE_DECIMAL.scale
         if self.accept_symbol("("):
             precision = self._read_count("a precision")
             if self.accept_symbol(","):

@@ -13,6 +13,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import code_changes, edited_names, plain, plain_changes
+from headrace.define.reader import BARE_DECIMAL
 from headrace.define.record import describe_record
 from headrace.define.relation import Relation
 from headrace.define.relation_duckdb import refuse_duckdb
@@ -38,6 +39,10 @@ _OTHER_EVENTS = (
     "the log holds the events and offsets of the old source; declare a stream with another name for the new one, "
     "or restore the old source"
 )
+_DECIMAL_HINT = (
+    f"{BARE_DECIMAL}, which NUMERIC and DECIMAL without precision are, has no digits after the point; "
+    "write NUMERIC(38, 9) or DOUBLE to keep them"
+)
 _REFUSED = (
     "the log holds events with the old fields; declare the new fields as a stream with another name and send to that, "
     "or restore the old fields"
@@ -53,7 +58,8 @@ def compare(running: Catalog, target: Catalog, costs: Costs = UNKNOWN) -> Plan:
         *outgoing_changes(running, target),
         *_drops(running, target),
     )
-    return Plan(tuple(merge_parts(running, target, changes)), _fingerprint(running, target))
+    merged = (_with_decimal_hint(target, change) for change in merge_parts(running, target, changes))
+    return Plan(tuple(merged), _fingerprint(running, target))
 
 
 def checked_plan(running: Catalog, target: Catalog, expect: str | None, costs: Costs = UNKNOWN) -> Plan:
@@ -202,6 +208,17 @@ def _time_hint(relation: Relation | None) -> str | None:
         "time is before that finds no row; give the table a time of its own, as in updated_at TIMESTAMP NOT NULL, "
         "WATERMARK FOR updated_at AS updated_at, or leave FOR SYSTEM_TIME out"
     )
+
+
+def _with_decimal_hint(target: Catalog, change: Change) -> Change:
+    """The step with the hint that a DECIMAL has no digits after the point, where NUMERIC may mean one that has."""
+    if change.kind not in ("create", "change") or change.what not in ("stream", "table", "view"):
+        return change
+    stream, view = target.streams.get(change.name), target.views.get(change.name)
+    lines = [*(describe_stream(stream) if stream else ()), *(describe_view(view) if view else ())]
+    if not any(str(BARE_DECIMAL) in line for line in lines):
+        return change
+    return replace(change, hint="; ".join(filter(None, (change.hint, _DECIMAL_HINT))))
 
 
 def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:

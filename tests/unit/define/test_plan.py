@@ -225,6 +225,23 @@ def test_a_join_as_of_the_time_of_the_event_to_a_table_without_an_event_time_has
     assert hints(table + derived + view) == hints(timed + as_of + view) == {}
 
 
+def test_a_decimal_without_precision_has_a_hint():
+    texts = (
+        "CREATE STREAM numbers (text STRING, whole INT, price DECIMAL(12,2));"
+        "CREATE STREAM prices (text STRING, price NUMERIC);"
+        "CREATE TABLE costs (id STRING PRIMARY KEY, cost DECIMAL);"
+        "CREATE STREAM made AS SELECT text, CAST(text AS DEC) AS n FROM numbers;"
+        "CREATE MATERIALIZED VIEW totals AS SELECT sum((text->>'price')::numeric) AS total FROM numbers;"
+        "CREATE MATERIALIZED VIEW cents AS SELECT sum(text::numeric(12, 2)) AS n, max(whole + price) AS m FROM numbers;"
+    )
+    changes = compare(Catalog(), parse(texts)).changes
+    part = "which NUMERIC and DECIMAL without precision are, has no digits after the point; write NUMERIC(38, 9)"
+    assert {change.name for change in changes if part in (change.hint or "")} == {"prices", "costs", "made", "totals"}
+    exact = parse(re.sub(r"\b(NUMERIC|DECIMAL|DEC)\b(?!\()", "NUMERIC(38, 9)", texts, flags=re.IGNORECASE))
+    for plan in (compare(Catalog(), exact), compare(parse(texts), Catalog())):
+        assert not any(part in (change.hint or "") for change in plan.changes)
+
+
 def test_a_view_that_only_spark_computes_has_a_hint():
     hint = "Spark jobs will update it, not the faster fused lane; key 'page': only Spark computes initcap(page)"
     slow = STREAM + VIEW.replace("SELECT page,", "SELECT initcap(page) AS page,").replace("BY page", "BY initcap(page)")
