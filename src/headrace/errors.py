@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from headrace.names import shell
 
+SEND_AGAIN = "nothing of this request was stored; send it again"  # a fix
+
 
 @dataclass(frozen=True)
 class Location:

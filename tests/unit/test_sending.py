@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.errors import ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
+from headrace.errors import SEND_AGAIN, ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
 from headrace.ingest.door import Ingest
 from headrace.ingest.files import SourceFile, StreamShape
 from headrace.ingest.formats.layout import Layout
@@ -43,6 +43,7 @@ class Receiver:
         self.fence = 0
         self.cut_at: int | None = None  # the piece without a reply
         self.arrives = False  # it is stored nevertheless
+        self.fix: str | None = None  # of its error
         self.most = 1 << 20
         self.open()
 
@@ -69,7 +70,7 @@ class Receiver:
         if not lost:
             return reply
         failed: Future[IngestReply] = Future()
-        failed.set_exception(UnavailableError("gone"))
+        failed.set_exception(UnavailableError("gone", fix=self.fix))
         return failed
 
     def sent(self, stream: str, name: str, first: str) -> SentStatus:
@@ -232,6 +233,25 @@ def test_again_sends_all_of_it_and_can_be_continued(receive: Callable[..., Recei
     receiver.cut_at = None
     receiver.send(file)
     assert receiver.events() == [event(n) for n in range(50)] * 3
+
+
+def test_a_lost_first_piece_of_again_is_not_taken_for_the_one_before(
+    receive: Callable[..., Receiver], tmp_path: Path
+) -> None:
+    receiver, file = receive(), tmp_path / "events.ndjson"
+    file.write_bytes(ndjson(1))
+    receiver.send(file)
+    receiver.cut_at, receiver.fix = 0, SEND_AGAIN
+    with pytest.raises(UnavailableError) as none_stored:
+        receiver.send(file, again=True)
+    assert none_stored.value.fix == SEND_AGAIN
+    file.write_bytes(ndjson(50))
+    receiver.cut_at = 2
+    with pytest.raises(UnavailableError) as some_stored:
+        receiver.send(file, again=True)
+    stored = len(receiver.events()) - 1
+    advice = "the same command without --again continues where it stopped"
+    assert some_stored.value.fix == f"{stored} events are kept; {advice}"
 
 
 def test_other_content_under_the_same_name(receive: Callable[..., Receiver], tmp_path: Path) -> None:

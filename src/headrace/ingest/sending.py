@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from headrace.errors import (
+    SEND_AGAIN,
     ChangedFileError,
     HeadraceError,
     InterruptedSendError,
@@ -234,7 +235,8 @@ class Sending:
         """Add to an error what is stored: that is not undone."""
         note = self._describe_stored(*self._count_stored())
         if note:
-            error.fix = f"{error.fix}; {note}" if error.fix else note
+            # The note says the same of all requests, and what to do.
+            error.fix = f"{error.fix}; {note}" if error.fix and error.fix != SEND_AGAIN else note
 
     # Pieces in flight
 
@@ -306,8 +308,10 @@ class Sending:
         if course is None or piece.mark is None:
             return events
         try:
-            contents = self._receiver.sent(self._stream, course.name, "").contents
-            counts = {content.mark: content.events for content in contents}
+            status = self._receiver.sent(self._stream, course.name, "")
+            if course.start and status.version == course.version:
+                return 0  # with --again, an earlier run may have stored the same mark
+            counts = {content.mark: content.events for content in status.contents}
         except HeadraceError:
             on_disk = self._receiver.sent_on_disk(self._stream, course.name)
             if on_disk is None:

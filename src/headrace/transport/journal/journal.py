@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from headrace.disk import disk_full, is_disk_full, write_format
-from headrace.errors import FencedError, HeadraceError, UnavailableError, UsageError
+from headrace.errors import SEND_AGAIN, FencedError, HeadraceError, UnavailableError, UsageError
 from headrace.faults import fault_point
 from headrace.names import decode_name
 from headrace.transport.base import Receipt, Skipped
@@ -144,7 +144,7 @@ class Journal:
                 raise UnavailableError(
                     f"stream '{decode_name(self.folder.name)}' accepts no more events: it was dropped, or the server "
                     "is stopping",
-                    fix="nothing of this request was stored; send it again",
+                    fix=SEND_AGAIN,
                 )
             self._queue.put(request)
         return receipt

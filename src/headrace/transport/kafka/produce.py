@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from headrace.errors import ConflictError, HeadraceError, TooLargeError, UnavailableError
+from headrace.errors import SEND_AGAIN, ConflictError, HeadraceError, TooLargeError, UnavailableError
 from headrace.faults import fault_point
 from headrace.parse.frames import frame
 from headrace.transport.base import Receipt
@@ -40,7 +40,6 @@ VISIBLE_S = 2.0  # from the commit of a transaction to where its events can be r
 SETTLE_S = 5.0  # how often it is noted up to where all requests are
 AFTER_LAST = 2  # from the last event of a transaction to where the partition ends: its mark has an offset too
 _UNSURE = "it may have been stored, so send it again under the same Idempotency-Key"
-_NOTHING = "nothing of this request was stored; send it again"
 
 
 @dataclass
@@ -83,7 +82,7 @@ class Producing:
         self._producer_id = requests.transactional_id or f"headrace-{cluster.stream}-{uuid.uuid4().hex}"
         self._begun_s = 0.0  # when the place to search from was noted last
         self._next_partition = 0
-        self._outcome = _NOTHING  # of the last group, if it failed
+        self._outcome = SEND_AGAIN  # of the last group, if it failed
         self._closing = threading.Lock()
         self._closed = False
         self.trouble: HeadraceError | None = None
@@ -101,7 +100,7 @@ class Producing:
                 raise UnavailableError(
                     f"stream '{self._cluster.stream}' accepts no more events: it was dropped, or the server is "
                     "stopping",
-                    fix=_NOTHING,
+                    fix=SEND_AGAIN,
                 )
             self._queue.put(request)
         return request.receipt
@@ -171,7 +170,7 @@ class Producing:
                 while not self._queue.empty():
                     request = self._queue.get()
                     if request is not None:
-                        self._refuse([request], self.trouble, _NOTHING)
+                        self._refuse([request], self.trouble, SEND_AGAIN)
                 time.sleep(0.5)
 
     def _settle(self) -> None:
@@ -181,7 +180,7 @@ class Producing:
                 self._requests.settle()
 
     def _produce(self, group: list[_Request]) -> None:
-        self._outcome = _NOTHING
+        self._outcome = SEND_AGAIN
         try:
             self._still_mine()
             self._ready()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.define.kafka import KafkaSource, Start
 from headrace.disk import write_format
-from headrace.errors import HeadraceError, UnavailableError, UsageError
+from headrace.errors import SEND_AGAIN, HeadraceError, UnavailableError, UsageError
 from headrace.transport.base import Receipt, Skipped
 from headrace.transport.kafka.client import RETRY_AFTER_S, LastError, make_cluster
 from headrace.transport.kafka.folder import FORMAT, check_format
@@ -114,7 +114,7 @@ class KafkaTransport:
         error = UnavailableError(
             f"stream '{self._stream}': Kafka at {self._cluster.servers} cannot take events now",
             found=found,
-            fix="nothing of this request was stored; send it again",
+            fix=SEND_AGAIN,
         )
         error.retry_after_s = RETRY_AFTER_S
         return error
