@@ -110,3 +110,13 @@ def test_a_loosened_stream_accepts_more_events_at_once(
     assert [field["type"] for field in stream["fields"]][2] == "BIGINT"
     (view,) = served.http.get("/v1/views").json()["views"]
     assert view["building"]["version"] == 2
+
+
+def test_events_that_wait_for_a_server_are_said_to_be_unread(applied: Path, headrace: Callable[..., Ran]) -> None:
+    file = applied / "visits.ndjson"
+    file.write_bytes(b'{"visitor":null}\n<html>\n{"visitor":"ann","at":"2026-03-01T12:00:00Z"}\n')
+    sent = headrace("send", "visits", file, "-w", applied)
+    assert sent.out.splitlines()[-1] == "3 events not processed yet: `headrace up` processes them"
+    listing = headrace("dead-letters", "visits", "-w", applied).out.splitlines()
+    assert listing[0] == "visits has no dead letters"
+    assert re.fullmatch(r"\d+ B of events are not processed yet: `headrace up` processes them", listing[1])

@@ -16,6 +16,7 @@ from headrace.cli.table import FittedTable
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
+    from headrace.client.connect import Connection
     from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason
 
 SHOWN_CHARACTERS = 100
@@ -81,8 +82,7 @@ def dead_letters(
             result = replay_all(connection, stream, dry_run=dry_run, wait=wait, quiet=as_json)
         else:
             result = letters.page(limit, cursor, reason)
-        # Events that were sent are read once Spark runs.
-        is_early = not as_json and _has_none(result) and connection.verbs.status().state == "starting"
+        note = None if as_json or not _has_none(result) else _unread(connection, stream)
     if as_json:
         print_json(result)
     elif action is Action.REPLAY:
@@ -90,13 +90,24 @@ def dead_letters(
     else:
         out = console(wide=wide)
         _PRINTERS[action](out, result, stream)
-        if is_early:
-            out.print("events that were sent may not have been read yet: the pipeline is starting")
+        if note:
+            out.print(note)
 
 
 def _has_none(result: Any) -> bool:
     """Whether this is a list or count that shows that there are no dead letters."""
     return result == [] or getattr(result, "total", None) == 0
+
+
+def _unread(connection: Connection, stream: str) -> str | None:
+    """A note on events of a stream that were sent and not read yet: some of them may be dead letters."""
+    status = connection.verbs.status()
+    if status.state == "starting":  # they are read once Spark runs
+        return "events that were sent may not have been read yet: the pipeline is starting"
+    backlog_bytes = next((each.backlog_bytes for each in status.streams if each.name == stream), None)
+    if status.url is None and backlog_bytes:
+        return f"{size(backlog_bytes)} of events are not processed yet: `headrace up` processes them"
+    return None
 
 
 def _print_page(out: Console, page: DeadLetterPage, stream: str) -> None:

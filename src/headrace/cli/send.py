@@ -122,6 +122,8 @@ def send(
             raise IngestError("no events found in the input", fix="nothing was sent")
         if not as_json:
             _print_reply(reply, took, files)
+            if reply.accepted and connection.url is None:
+                say(f"{plural(reply.accepted, 'event')} not processed yet: `headrace up` processes them")
         state = _wait(connection, reply.token, timeout, quiet=as_json) if wait and reply.token else None
         after = _dead_letters(connection, stream) if state else before
     if as_json:
