@@ -26,7 +26,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # `make test` tries the same examples each time, so that it fails only when the code changes;
 # HYPOTHESIS_PROFILE=search tries new and more ones.
 _quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("repeat", max_examples=20, derandomize=True, database=None, **_quiet)
+settings.register_profile("repeat", max_examples=12, derandomize=True, database=None, **_quiet)
 settings.register_profile("search", max_examples=500, **_quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 

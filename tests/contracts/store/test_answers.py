@@ -147,7 +147,7 @@ def page_by_page(snapshot: Snapshot, version: Version, selection: Selection) -> 
     return rows
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(selections)
 def test_every_way_to_read_gives_the_reference(loaded: Loaded, selection: Selection) -> None:
     whole = replace(selection, limit=None)

@@ -107,7 +107,7 @@ def test_rows_of_a_lookup_are_in_the_order_of_its_keys() -> None:
     check_lookups()
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(case=cases(), data=st.data())
 def check_lookups(case: Any, data: st.DataObject) -> None:
     view, batches, question, _ = case
