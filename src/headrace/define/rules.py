@@ -23,6 +23,8 @@ from headrace.types import STRING, TIMESTAMP, Expression, Type
 LONGEST_NAME = 63
 LONGEST_FILE = 200  # characters of a name that is encoded for a folder or file, which may get a suffix
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
+NO_DEBEZIUM = "the envelopes of Debezium (before, after, op) are not read yet"
+UNWRAP = "unwrap them in Kafka Connect with ExtractNewRecordState and schemas.enable = false"
 _LATER_FORMATS = (
     "avro", "avro-confluent", "protobuf", "protobuf-confluent", "protobuf_nosr", "json_sr", "debezium-json",
     "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json",
@@ -165,10 +167,11 @@ def check_key(expression: Expression) -> None:
 def refuse_later_format(format_: str, stream: str, *, kafka: bool) -> None:
     """Raise if the format is one that streams do not read yet."""
     if format_.lower() in _LATER_FORMATS:
+        fix = "produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON"
         raise DefinitionError(
             f"stream '{stream}': the format {format_.upper()} is not available yet",
             expected="JSON, TEXT or CSV" if kafka else "JSON or TEXT",
-            fix="produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON",
+            fix=f"{UNWRAP}, then write JSON" if format_.lower() == "debezium-json" else fix,
         )
 
 

@@ -208,6 +208,10 @@ OTHER_SYSTEMS += [
     "CREATE FLOW f AS AUTO CDC INTO target FROM STREAM requests KEYS (`host`) SEQUENCE BY at COLUMNS * EXCEPT (tags) STORED AS SCD TYPE 1",
     "CREATE SOURCE users FROM KAFKA CONNECTION conn (TOPIC 'users') KEY FORMAT TEXT VALUE FORMAT JSON INCLUDE KEY AS k ENVELOPE UPSERT",
     "CREATE SOURCE lines IN CLUSTER c FROM KAFKA CONNECTION conn (TOPIC = 'lines', START OFFSET (0)) FORMAT TEXT",
+    "CREATE SOURCE lines FROM KAFKA CONNECTION conn (TOPIC 'lines') FORMAT JSON INCLUDE TIMESTAMP AS ts, KEY, OFFSET, HEADERS, HEADER 'h' AS \"H h\"",
+    "CREATE SOURCE lines FROM KAFKA CONNECTION conn (TOPIC 'lines') FORMAT TEXT INCLUDE HEADERS INCLUDE PARTITION AS p ENVELOPE UPSERT",
+    "CREATE SOURCE lines FROM KAFKA CONNECTION conn (TOPIC 'lines') FORMAT JSON ENVELOPE DEBEZIUM",
+    "CREATE TABLE t (a INT, PRIMARY KEY (a)) WITH (connector = 'kafka', topic = 't') FORMAT DEBEZIUM ENCODE JSON",
     "CREATE SINK s FROM per_minute INTO KAFKA CONNECTION conn (TOPIC 'out') KEY (host) FORMAT JSON ENVELOPE UPSERT",
     f"{VIEW}SELECT session_window(at, '5 minutes') AS s, host, count(*) AS n FROM requests GROUP BY s, host",
     f"{VIEW}SELECT session_window(at, CASE WHEN ok THEN '5 minutes' ELSE '1 hour' END) AS s, count(*) AS n FROM requests GROUP BY 1",
@@ -409,6 +413,30 @@ def test_what_changes_of_other_systems_need_is_said() -> None:
     )
     (mistake,) = mistakes_of(source)
     assert "AVRO is not available yet" in mistake.message
+
+
+@pytest.mark.parametrize(
+    ("format_", "column", "envelope", "name"), [("JSON", "data", "NONE", "s"), ("TEXT", "text", "UPSERT", "s_changes")]
+)
+def test_the_column_of_a_source_has_the_complete_message(format_: str, column: str, envelope: str, name: str) -> None:
+    source = (
+        "CREATE SOURCE s FROM KAFKA CONNECTION c (TOPIC 't') FORMAT {} INCLUDE KEY AS k, TIMESTAMP AS ts ENVELOPE {}"
+    )
+    (mistake,) = mistakes_of(source.format(format_, envelope))
+    stream = parse(mistake.write or "").streams[name]
+    assert stream.format == "text"
+    assert {field.name: field.record for field in stream.fields if field.record} == {"k": "key", "ts": "timestamp"}
+    assert [field.computed and field.computed.sql for field in stream.fields if field.name == column] == ["value"]
+
+
+@pytest.mark.parametrize("statement", [
+    "CREATE TABLE t (a INT, PRIMARY KEY (a)) WITH (connector = 'kafka', topic = 't') FORMAT DEBEZIUM ENCODE JSON",
+    "CREATE TABLE t (a INT, PRIMARY KEY (a)) WITH (connector = 'kafka', topic = 't', format = 'debezium-json')",
+    "CREATE SOURCE s FROM KAFKA CONNECTION c (TOPIC 't') FORMAT JSON ENVELOPE DEBEZIUM",
+])  # fmt: skip
+def test_envelopes_of_debezium_are_unwrapped_before(statement: str) -> None:
+    (mistake,) = mistakes_of(statement)
+    assert "unwrap them in Kafka Connect with ExtractNewRecordState and schemas.enable = false" in str(mistake)
 
 
 def _proposals() -> set[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from headrace.define.expression.terms import quote, unquote
+from headrace.define.rules import NO_DEBEZIUM, UNWRAP
 from headrace.define.sql.later import NAME, statement_at
 from headrace.define.tokens import Source, escape
 from headrace.errors import DefinitionError
@@ -27,6 +29,12 @@ _SINK = re.compile(
     rf"INTO\s+{_CONNECTION}",
     _FLAGS,
 )
+_ENVELOPE = re.compile(r"\bENVELOPE\s+(UPSERT|DEBEZIUM)\b", re.IGNORECASE)
+_INCLUDED = re.compile(
+    rf"\b(?P<word>KEY|PARTITION|OFFSET|TIMESTAMP|HEADERS|HEADER)\b(?:\s+(?P<header>'[^']*'))?(?:\s+AS\s+(?P<name>{NAME}))?",
+    re.IGNORECASE,
+)
+_PARTS = {"TIMESTAMP": "TIMESTAMP", "PARTITION": "INT", "OFFSET": "BIGINT", "HEADERS": "MAP<STRING, STRING>"}
 _FORMAT = re.compile(r"(?<!KEY )\bFORMAT\s+(\w+)", re.IGNORECASE)
 
 
@@ -66,16 +74,41 @@ def _table(form: re.Match[str]) -> tuple[str, str]:
 def _input(form: re.Match[str]) -> tuple[str, str]:
     """CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC 't') …, of which ENVELOPE UPSERT keeps the latest of each key."""
     name, topic, rest = form.group("name", "topic", "rest")
-    format_ = _FORMAT.search(rest)
+    of_values, envelope = _FORMAT.search(rest), _ENVELOPE.search(rest)
+    format_, parts = of_values[1].lower() if of_values else "json", _included(rest)
+    fields, message = {"value": "STRING"}, "a source of events is a stream"
+    if format_ in ("json", "text"):
+        column, format_ = ("data" if format_ == "json" else "text"), "text"
+        fields[column] = "STRING AS value"
+        message += f"; its column {column} has the complete message: to have the fields of JSON, declare them instead"
+    if envelope and "KEY" not in parts.values():
+        parts = {**parts, "key": "KEY"}
+    fields |= {column: f"{_PARTS.get(part, 'STRING')} FROM {part}" for column, part in parts.items()}
+    events = quote(f"{unquote(name)}_changes") if envelope else name
+    columns = ", ".join(f"{column} {declared}" for column, declared in fields.items())
     options = f"connector = 'kafka', topic = {topic}"
-    if format_ and format_[1].upper() != "JSON":
-        options += f", format = {escape(format_[1].lower())}"
-    kind, columns, message = "STREAM", "value STRING", "a source of events is a stream"
-    if re.search(r"\bENVELOPE\s+UPSERT\b", rest, re.IGNORECASE):
-        kind, columns = "TABLE", "id STRING PRIMARY KEY, value STRING"
+    write = f"CREATE STREAM {events} ({columns}) WITH ({options}, format = {escape(format_)})"
+    if envelope:
+        key = next(column for column, part in parts.items() if part == "KEY")
+        selected = [column for column, declared in fields.items() if not declared.startswith("MAP")]
+        write += f"; CREATE TABLE {name} PRIMARY KEY ({key}) AS SELECT {', '.join(selected)} FROM {events}"
         message = "ENVELOPE UPSERT is a table, which has the latest row of each key"
-    message += "; its topic is an option here, and its columns are those of the messages"
-    return message, f"CREATE {kind} {name} ({columns}) WITH ({options})"
+        if envelope[1].upper() == "DEBEZIUM":
+            message = f"{NO_DEBEZIUM}: {UNWRAP}; then it is a table, which has the latest row of each key"
+        message += (
+            "; to delete rows by messages without a value, declare the fields of the messages: "
+            f"CREATE TABLE {name} ({key} STRING FROM KEY PRIMARY KEY, …) WITH ({options})"
+        )
+    return message, write
+
+
+def _included(rest: str) -> dict[str, str]:
+    """The parts of a record that INCLUDE KEY AS k, TIMESTAMP, … names, by the columns that have them."""
+    _, *included = re.split(r"\bINCLUDE\b", rest, flags=re.IGNORECASE)
+    return {
+        part["name"] or quote(part["word"].lower()): " ".join(filter(None, (part["word"].upper(), part["header"])))
+        for part in _INCLUDED.finditer(" ".join(included))
+    }
 
 
 def _sink(form: re.Match[str]) -> tuple[str, str]:

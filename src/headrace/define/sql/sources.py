@@ -13,7 +13,7 @@ from headrace.define.kafka_properties import PREFIX
 from headrace.define.model import KAFKA, Source
 from headrace.define.options import OptionError
 from headrace.define.record import PARTS, header
-from headrace.define.rules import check_idle_timeout, located, refuse_later_format
+from headrace.define.rules import NO_DEBEZIUM, UNWRAP, check_idle_timeout, located, refuse_later_format
 from headrace.define.sql.later import statement_at
 from headrace.define.sql.options import Option, OptionsReader
 from headrace.define.tokens import STRING, escape
@@ -104,6 +104,10 @@ class SourceReader(OptionsReader):
         if encodes:
             self.take()
             kind = self.take()
+            if kind.upper == "DEBEZIUM":
+                raise self.error(
+                    at, NO_DEBEZIUM, fix=f"{UNWRAP}, then write FORMAT PLAIN", write="FORMAT PLAIN", end=kind.end
+                )
             if kind.upper != "PLAIN":
                 raise self.error(
                     at, f"FORMAT {kind.upper} is not available: a stream is a log of events", write="FORMAT PLAIN",
