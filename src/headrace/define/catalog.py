@@ -116,14 +116,14 @@ class _Assembly:
     def declare(self, definitions: Iterable[Definition]) -> list[Definition]:
         """Note names, base streams and declared tables; returns the first definition of each name."""
         declared: list[Definition] = []
-        first_at: dict[str, Location] = {}
+        first: dict[str, Definition] = {}
         for definition in sorted(definitions, key=is_insert):  # after what they insert into
             what, name = definition.what, definition.what.name
-            if name.lower() in first_at:
-                self.errors.append(declared_twice(definition, first_at[name.lower()]))
+            if name.lower() in first:
+                self.errors.append(declared_twice(definition, first[name.lower()]))
                 continue
             declared.append(definition)
-            first_at[name.lower()] = self._locations[name] = definition.where
+            first[name.lower()], self._locations[name] = definition, definition.where
             if isinstance(what, Stream):
                 self._add_stream(what)
             elif isinstance(what, Table):

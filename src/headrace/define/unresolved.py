@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.define import model
+from headrace.define.columns import contains_aggregate
 from headrace.define.expression.terms import quote
 from headrace.define.model import Sink, Stream, Table, View
 from headrace.define.sql.alerts import AlertStatement
 from headrace.define.sql.derived import DerivedStatement
+from headrace.define.sql.peers import rewrite
 from headrace.define.sql.query_tree import StreamRead
 from headrace.define.sql.select import Select
 from headrace.define.sql.sinks import SinkStatement
 from headrace.define.sql.statements import Statement
+from headrace.define.sql.tables import DerivedTable
 from headrace.errors import DefinitionError, Location, nearest
 
 _MATERIALIZED = re.compile(
@@ -37,13 +40,17 @@ class Definition:
     where: Location
 
 
-def declared_twice(definition: Definition, first: Location) -> DefinitionError:
+def declared_twice(definition: Definition, earlier: Definition) -> DefinitionError:
     """A name that another definition has."""
-    name, where = definition.what.name, definition.where
+    name, where, first = definition.what.name, definition.where, earlier.where
     if where == first:
         return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
     what = definition.what
     if isinstance(what, Select) and is_insert(definition):
+        aggregates = what.groups or any(contains_aggregate(item.node) for item in what.items)
+        is_table = isinstance(earlier.what, DerivedTable)
+        if isinstance(earlier.what, DerivedStatement) and not is_table and not aggregates:
+            return _insert_into_derived(what, earlier.what, first)
         return _insert_into_declared(what, first)
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
@@ -57,17 +64,33 @@ def is_insert(definition: Definition) -> bool:
 def _insert_into_declared(what: Select, first: Location) -> DefinitionError:
     """INSERT INTO a stream or a table: the query is a view of its own."""
     rows = quote(f"{what.name}_rows")
-    query = " ".join(
-        re.sub(
-            r"(?is)^INSERT\s+INTO\s+.+?(?=\sSELECT\s)", "", what.source.text[what.peer.start : what.peer.end]
-        ).split()
-    )
-    write = f"CREATE MATERIALIZED VIEW {rows} AS {query}"
+    write = f"CREATE MATERIALIZED VIEW {rows} AS {_inserted(what.source.text[what.peer.start : what.peer.end])}"
     return what.source.error(
-        what.peer.start, f"'{what.name}', declared at {first}, cannot be filled by INSERT: UNION ALL in one "
-        "CREATE STREAM unites queries",
+        what.peer.start, f"'{what.name}', declared at {first}, does not get these rows, since it cannot be filled by "
+        "INSERT: UNION ALL in one CREATE STREAM unites queries",
         fix=f"write {write}; CREATE SINK … FROM {rows} sends its rows elsewhere", write=write, end=what.peer.end,
     )  # fmt: skip
+
+
+def _insert_into_derived(what: Select, stream: DerivedStatement, first: Location) -> DefinitionError:
+    """INSERT INTO a derived stream: one stream of both queries."""
+    source, start = what.source, stream.peer.start
+    query = _inserted(rewrite(source, replace(what.peer, edits=what.peer.edits[1:]), []))  # the first is INSERT itself
+    write = f"{rewrite(stream.source, stream.peer, [])} UNION ALL {query}"
+    error = source.error(
+        what.peer.start, f"'{what.name}', declared at {first}, does not get these rows, since it cannot be filled by "
+        "INSERT: UNION ALL in one CREATE STREAM unites queries",
+        fix=f"write {write}",
+    )  # fmt: skip
+    if stream.source == source and start < what.peer.start:
+        between = source.text[stream.peer.end : what.peer.start].lstrip("; \t\n")
+        error.write, error.replaces = between + write, (start, what.peer.end)
+    return error
+
+
+def _inserted(statement: str) -> str:
+    """The query of INSERT INTO … SELECT …."""
+    return " ".join(re.sub(r"(?is)^INSERT\s+INTO\s+.+?(?=\sSELECT\s)", "", statement).split())
 
 
 def unknown_stream(

@@ -230,6 +230,8 @@ OTHER_SYSTEMS += [
     "CREATE TEMPORARY MATERIALIZED VIEW t AS SELECT host, count(*) AS n FROM requests GROUP BY host",
     "INSERT INTO requests SELECT host, path, at FROM replies",
     "INSERT INTO later SELECT host, path, at FROM replies; CREATE STREAM later (host STRING)",
+    "CREATE STREAM d AS SELECT host FROM requests;\nINSERT INTO d SELECT host FROM replies WHERE ms > 1 EMIT CHANGES",
+    "CREATE STREAM d AS SELECT host FROM requests;\nCREATE STREAM e AS SELECT host FROM d;\nINSERT INTO d SELECT host FROM replies",
 ]  # fmt: skip
 SENTENCES = [  # the message says what to write instead of this part
     (f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE path = 5 GROUP BY host", "path"),
@@ -363,6 +365,22 @@ def test_insert_into_a_stream_is_no_second_declaration(statement: str) -> None:
     (mistake,) = mistakes_of(STREAM + OTHERS + statement)
     assert "cannot be filled by INSERT: UNION ALL in one CREATE STREAM unites queries" in str(mistake)
     assert "declared twice" not in str(mistake)
+
+
+def test_insert_into_a_derived_stream_is_part_of_its_query() -> None:
+    derived = "CREATE STREAM d WITH (kafka_topic = 'd') AS SELECT host FROM requests EMIT CHANGES;\n"
+    inserts = "INSERT INTO d SELECT host FROM replies EMIT CHANGES;\nINSERT INTO d SELECT path AS host FROM replies"
+    catalog = follow(STREAM + OTHERS + derived + inserts)
+    relation = catalog.streams["d"].relation
+    assert relation is not None
+    assert len(relation.branches) == 3
+
+
+def test_insert_of_an_aggregate_is_a_view() -> None:
+    statements = "CREATE STREAM d AS SELECT host FROM requests; INSERT INTO d SELECT count(*) AS n FROM replies"
+    (mistake,) = mistakes_of(STREAM + OTHERS + statements)
+    assert mistake.write == "CREATE MATERIALIZED VIEW d_rows AS SELECT count(*) AS n FROM replies"
+    assert "does not get these rows" in str(mistake)
 
 
 def test_a_proposal_that_leads_back_to_the_statement_is_none() -> None:
