@@ -151,7 +151,7 @@ class _Assembly:
         self, what: View | Select | DerivedStatement, where: Location, reads: Sequence[StreamRead]
     ) -> bool:
         joined = () if isinstance(what, View) else what.joined
-        if any(read.name.lower() in self.broken for read in joined):  # a table that could not be read
+        if any(self._may_be_broken(read.name.lower()) for read in joined):  # a table that could not be read
             return False
         readable_names = {*self._streams_by_name, *_table_read(what, self._tables_by_name)}
         unknown = [read for read in reads if read.name.lower() not in readable_names]
@@ -167,6 +167,11 @@ class _Assembly:
             else:
                 self.errors.append(unknown_stream(definition, read, self._streams_by_name, self._tables_by_name))
         return False
+
+    def _may_be_broken(self, name: str) -> bool:
+        """Whether this is, or may be, the name of something that could not be read."""
+        readable = name in self._streams_by_name or name in self._tables_by_name or name in self._view_names
+        return name in self.broken or (None in self.broken and not readable)
 
     def _build(self, what: View | Select | DerivedStatement, where: Location) -> None:
         streams, tables = self._streams_by_name, self._tables_by_name
@@ -286,15 +291,18 @@ def _assemble_quoting(
     try:
         return assemble(definitions, errors, known)
     except DefinitionError as error:
-        complete(each(error), lambda statement: _mistakes_of(statement, definitions, known))
+        complete(each(error), lambda statement: _mistakes_of(statement, definitions, errors, known))
         raise quote_lines(join(each(error)), texts) from None
 
 
-def _mistakes_of(statement: Source, definitions: Iterable[Definition], known: Catalog | None) -> list[DefinitionError]:
-    """The mistakes of a statement that takes the place of the definitions of its names."""
+def _mistakes_of(
+    statement: Source, definitions: Iterable[Definition], unread: Iterable[DefinitionError], known: Catalog | None
+) -> list[DefinitionError]:
+    """The mistakes of a statement that takes the place of the definitions of its names, beside those not read."""
     declared, errors = read_statements(statement)
     names = {one.definition.name.lower() for one in declared}
     others = [definition for definition in definitions if definition.what.name.lower() not in names]
+    errors += [error for error in unread if (error.of or "").lower() not in names]
     try:
         assemble([*others, *(Definition(one.definition, one.where) for one in declared)], errors, known)
     except DefinitionError as error:

@@ -289,6 +289,44 @@ def test_an_error_in_a_stream_causes_no_follow_up_errors():
     assert text.startswith("the type BYTES")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET 'parallelism.default' = '2'",
+        "CREATE DEFAULT INDEX ON latest",
+        "CREATE SECRET s AS 'x'",
+        "SELECT * FROM clicks",
+        "CREATE SOURCE s FROM KAFKA CONNECTION c (TOPIC 't') FORMAT JSON",
+        "DROP TABLE old",
+        "SELECT DISTINCT ON (url) url FROM clicks",
+    ],
+)
+def test_a_statement_that_declares_nothing_hides_no_other_mistakes(statement):
+    (_, second) = mistakes(f"{statement}; CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM clcks")
+    assert second[1] == "view 'v' reads the stream 'clcks', which does not exist; did you mean 'clicks'?"
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM broken GROUP BY a",
+        "CREATE STREAM d AS SELECT a FROM broken",
+        "SELECT a, count(*) AS n FROM broken GROUP BY a",
+        "CREATE SINK s AS SELECT a FROM broken WITH (connector = 'files', path = 'o')",
+        "INSERT INTO d SELECT a FROM broken",
+        "CREATE STREAM d AS SELECT url FROM clicks JOIN broken b ON url = b.a",
+        "CREATE VIEW v AS SELECT a, count(*) AS n FROM broken GROUP BY a",
+        "CREATE SINK s FROM broken WITH (connector = 'files', path = 'o')",
+    ],
+)
+@pytest.mark.parametrize(
+    "broken", ["CREATE STREAM broken (a STRNG)", "CREATE TEMPORARY TABLE broken (a STRING PRIMARY KEY)"]
+)
+def test_a_stream_with_a_mistake_is_not_said_to_be_missing(broken, reader):
+    for texts in ((broken, reader), (reader, broken)):
+        assert not [says for _, says in mistakes("; ".join(texts)) if "does not exist" in says]
+
+
 def test_all_mistakes_of_a_python_view():
     clicks = hr.Stream("clicks", "url STRING, ts TIMESTAMP", event_time="ts")
     with pytest.raises(DefinitionError) as failure:

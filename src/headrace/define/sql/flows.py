@@ -13,7 +13,8 @@ from headrace.errors import DefinitionError
 _FLAGS = re.IGNORECASE | re.DOTALL
 _PATH = rf"(?:{NAME}\s*\.\s*)*({NAME})"  # only its last name counts
 _CHANGES = re.compile(
-    rf"(?P<words>APPLY\s+CHANGES|CREATE\s+FLOW\s+{NAME}\s+AS\s+(?:AUTO\s+CDC|APPLY\s+CHANGES))\s+INTO\s+{_PATH}\s+"
+    rf"(?P<words>APPLY\s+CHANGES|CREATE\s+FLOW\s+{NAME}\s+AS\s+(?:AUTO\s+CDC|APPLY\s+CHANGES))\s+"
+    rf"INTO\s+(?:{NAME}\s*\.\s*)*(?P<name>{NAME})\s+"
     rf"FROM\s+(?:STREAM\s*\(?\s*)?{_PATH}\s*\)?\s+KEYS\s*\((?P<keys>[^()]+)\)(?P<rest>.*)",
     _FLAGS,
 )
@@ -46,13 +47,15 @@ def instead_of_flow(source: Source, at: int) -> DefinitionError | None:
         match = form.match(text)
         if match:
             message, write = instead(match)
-            return source.error(start, message, write=write, span=(start, end))
+            error = source.error(start, message, write=write, span=(start, end))
+            error.of = unquote(match["name"])
+            return error
     return None
 
 
 def _table(form: re.Match[str]) -> tuple[str, str]:
     """AUTO CDC INTO target FROM STREAM(s) KEYS (id) SEQUENCE BY at: the latest row of each key."""
-    words, target, stream, keys, rest = form.group("words", 2, 3, "keys", "rest")
+    words, target, stream, keys, rest = form.group("words", "name", 3, "keys", "rest")
     words = " ".join(re.sub(rf"(?is)CREATE\s+FLOW\s+{NAME}\s+AS\s+", "", words).upper().split())
     keys = " ".join(keys.split())
     columns = _COLUMNS.search(rest)

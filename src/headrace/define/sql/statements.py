@@ -51,6 +51,8 @@ _OTHER_KINDS = {  # what cannot be created, and what to do instead
     "DICTIONARY": "write CREATE TABLE with a PRIMARY KEY; JOIN looks its rows up",
     "WINDOW": "write CREATE MATERIALIZED VIEW, and window(at, '1 minute') in GROUP BY",
 }
+_READABLE = ("DICTIONARY", "WINDOW", "FLOW")  # of those: what other statements may read
+NOTHING = ""  # what a statement declares that other statements cannot read
 _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GLOBAL", "PRIVATE")  # before TABLE, VIEW
 _CREATED = ("STREAM", "STREAMING", "MATERIALIZED", "SINK", "ALERT", "SOURCE")  # besides TABLE and VIEW
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
@@ -135,6 +137,7 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         if self.sees("SELECT") or self.sees("WITH"):
             raise self._unnamed_query()
         if not self.accept("CREATE"):
+            self.declaring = NOTHING if start.upper in _OTHER_STATEMENTS else None
             raise self.error(
                 start.start,
                 "a definition file contains only CREATE STREAM, TABLE, MATERIALIZED VIEW, VIEW, SINK and ALERT",
@@ -175,6 +178,7 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         """Raise if it is a statement of Spark or Materialize that moves changes."""
         error = instead_of_flow(self.source, self.next.start)
         if error is not None:
+            self.declaring = error.of
             self.skip_rest()
             raise error
 
@@ -238,12 +242,13 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         error.message = "this cannot be created" if error.message == "syntax error" else error.message
         if self.next.upper in _OTHER_KINDS:
             error.fix, error.write = _OTHER_KINDS[self.next.upper], None
+            self.declaring = None if self.next.upper in _READABLE else NOTHING
             self.skip_rest()
         return error
 
     def _unnamed_query(self) -> DefinitionError:
         """SELECT …, which other systems run until it is stopped."""
-        start = self.next.start
+        start, self.declaring = self.next.start, NOTHING
         self.skip_rest()
         query = " ".join(self.source.text[start : self.last_end].split())
         return self.error(
