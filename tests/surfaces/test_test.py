@@ -49,6 +49,7 @@ def test_a_failure_shows_rows_and_ends_with_1(headrace: Command, folder: Path) -
     assert ["expected", "[red]", "≠", "2"] in [[*line[:2], *line[-2:]] for line in lines]
     assert ["found", "[red]", "≠", "1"] in [[*line[:2], *line[-2:]] for line in lines]
     assert "    tests/failing.yaml:1:3" in ran.out.splitlines()
+    assert not [line for line in ran.out.splitlines() if line and not line.strip()]
     assert "1 failed in " in ran.out
 
 

@@ -77,7 +77,8 @@ class Report:
         for difference in result.differences:
             self._out.print(Text(f"    {printable(difference.message)}", style="red"))
             if difference.rows is not None:
-                self._out.print(Padding(rows_table(difference.rows), (0, 0, 1, 6), expand=False))
+                self._out.print(Padding(rows_table(difference.rows), (0, 0, 0, 6), expand=False))
+                self._out.print()
 
     def end(self, errors: Sequence[BadTestError], seconds: float, problem: str | None = None) -> None:
         """All tests have ended; `problem` is why the run fails although no test did."""

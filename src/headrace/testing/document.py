@@ -22,6 +22,10 @@ _WORDS: dict[str, bool | None] = {"": None, "~": None, "true": True, "false": Fa
 _WORDS |= dict.fromkeys(("null", "Null", "NULL"))
 _WORDS |= {"True": True, "TRUE": True, "False": False, "FALSE": False}
 MERGE = "<<"
+_CLOSING = {
+    yaml.FlowSequenceStartToken: yaml.FlowSequenceEndToken,
+    yaml.FlowMappingStartToken: yaml.FlowMappingEndToken,
+}
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,10 @@ def parse_document(text: str, name: str) -> Node | None:
     try:
         root = yaml.compose(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
+        bracket = _unclosed_bracket(text)
+        if bracket:
+            line, column = bracket.line + 1, bracket.column + 1
+            raise source.error(line, column, "not YAML: this bracket is not closed", fix="close it") from error
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = " ".join(part for part in (error.problem, error.context) if part)
@@ -170,6 +178,22 @@ def parse_document(text: str, name: str) -> Node | None:
     except yaml.YAMLError as error:
         raise source.error(1, 1, f"not YAML: {str(error).splitlines()[0]}") from error
     return None if root is None else _Converter(source).convert(root)
+
+
+def _unclosed_bracket(text: str) -> yaml.Mark | None:
+    """The innermost [ or { that is open where another kind of bracket closes, or at the end of the text."""
+    opened: list[yaml.Token] = []
+    try:
+        for token in yaml.scan(text, Loader=LOADER):
+            if isinstance(token, tuple(_CLOSING)):
+                opened.append(token)
+            elif isinstance(token, tuple(_CLOSING.values())) and opened:
+                if not isinstance(token, _CLOSING[type(opened[-1])]):
+                    break
+                opened.pop()
+    except yaml.YAMLError:
+        return None  # another mistake comes first
+    return opened[-1].start_mark if opened else None
 
 
 def _yaml_hint(text: str, line: int) -> str | None:

@@ -51,7 +51,8 @@ def test_an_event_may_be_copied_from_another() -> None:
     [
         ("- name: a: b", 1, 10, "needs quotes"),
         ("- name: x\n\texpect: 1", 2, 1, "spaces, not tabs"),
-        ("- name: [x", 2, 1, "not YAML"),
+        ("- name: [x", 1, 9, "not YAML: this bracket is not closed"),
+        ("- name: x\n  given: {visits: [{a: 1}, {a: 2}}\n", 2, 19, "not YAML: this bracket is not closed"),
         (r'- "\ud83d\ude00"', 1, 6, "write a character that JSON escapes as two"),
         ("- *x", 1, 3, "undefined alias"),
         ("- &a [*a]", 1, 3, "contains itself"),
