@@ -72,6 +72,7 @@ def test_the_command_says_how_many_rows_follow_and_shows_all(crowded: Served, he
     assert f"{ROWS - 10:,} more rows: --cursor " in table.out
     assert "--limit all shows all" in table.out
     assert len(headrace("ask", "traffic", "-w", crowded.url, "--limit", "all", "--json").json["rows"]) == ROWS
+    assert "expected 1 to 10000, or all" in headrace("ask", "traffic", "-w", crowded.url, "--limit", "-1").err
     table = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--limit", 10)
     assert f"{ROWS - 10:,} more rows: these are the first 10; --limit all shows all" in table.out
     csv = headrace("sql", "SELECT page FROM traffic", "-w", crowded.url, "--csv")

@@ -139,6 +139,8 @@ def ask(
     whole = limit is not None and limit.strip().lower() == "all"
     if whole and watch:
         raise QuestionError("--watch shows one page", found="--limit all", fix="give a number, or leave one out")
+    if limit is not None and not whole and not _is_page(limit):
+        raise QuestionError("limit is out of range", found=repr(limit), expected=f"1 to {HIGHEST_LIMIT}, or all")
     screen = limit is None and not as_json and sys.stdout.isatty()
     if whole:
         limit = str(HIGHEST_LIMIT)  # of a page: LIMIT of the view does not apply
@@ -172,6 +174,14 @@ def ask(
     if not answer.values:
         for hint in _null_hints(parameters):
             out.print(hint)
+
+
+def _is_page(limit: str) -> bool:
+    """Whether a page may have so many rows."""
+    try:
+        return 1 <= int(limit) <= HIGHEST_LIMIT
+    except ValueError:
+        return False
 
 
 def _read_screen(read: Read, question: Question, job: Job | None = None) -> Answer:
