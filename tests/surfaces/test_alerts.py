@@ -58,6 +58,13 @@ def test_incidents_that_are_over_are_counted(
     incidents = headrace("alerts", "busy", "-w", folder).out.split("\n\n")[1]
     assert "since" in incidents.splitlines()[0]
     assert "window_end" not in incidents.splitlines()[0]
+    monkeypatch.undo()
+    titles, _, first, *_ = headrace("alerts", "busy", "-w", folder).out.split("\n\n")[1].splitlines()
+    assert titles.split()[-4:] == ["fired", "at", "resolved", "at"]
+    assert first.split()[-1] == "–"
+    assert "fired at" not in headrace("alerts", "-w", folder).out
+    resolved_at = status["resolved"][0]["resolved_at"].replace("T", " ")[:19]
+    assert resolved_at in headrace("alerts", "busy", "-w", folder).out
 
 
 def test_keys_of_alerts_can_be_pasted(watched: Served, folder: Path, headrace: Callable[..., Ran]) -> None:

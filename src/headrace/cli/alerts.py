@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NO_ALERTS = "no alerts yet: CREATE ALERT in definitions/ declares one, `headrace up` starts it"
 WINDOW = ("window_start", "window_end")
+TURNS = ("fired at", "resolved at")
 
 
 def alerts(
@@ -79,12 +80,13 @@ def _print(statuses: list[AlertStatus], *, whole: bool, wide: bool) -> None:
         return
     left = ("alert", "state", "last", "behind", "on", "condition", "problem")
     out.print(record_table(list(map(_cells, statuses)), left, ("silences", "pending", "on", "condition")))
-    rows = [_incident_cells(status, each) for status in statuses for each in status.incidents]
-    rows += [_incident_cells(status, each) for status in statuses if whole for each in status.resolved]
+    incidents = [(status, each) for status in statuses for each in status.incidents]
+    incidents += [(status, each) for status in statuses if whole for each in status.resolved]
+    rows = [[*_incident_cells(*each), *(_turn_cells(each[1]) if whole else ())] for each in incidents]
     if rows:
         out.print()
-        titles = ["alert", "state", "key", "row", *WINDOW, "since", "silenced"]
-        out.print(FittedTable(titles, rows, (), ("silenced", *reversed(WINDOW))))
+        titles = ["alert", "state", "key", "row", *WINDOW, "since", "silenced", *(TURNS if whole else ())]
+        out.print(FittedTable(titles, rows, (), ("silenced", *reversed(WINDOW), *TURNS)))
     for status in statuses:
         for silence in status.silences:
             values = ", ".join(f"{name}={value}" for name, value in silence.values.items()) or "all rows"
@@ -116,6 +118,11 @@ def _incident_cells(status: AlertStatus, incident: IncidentStatus) -> list[str]:
     window = [_time(incident.row.get(name)) for name in WINDOW]
     silenced = "yes" if incident.silenced else "no"
     return [status.name, incident.state, key, _words(others), *window, _time(incident.since), silenced]
+
+
+def _turn_cells(incident: IncidentStatus) -> list[str]:
+    """When an incident began to fire, and when it was resolved."""
+    return [_time(incident.fired_at), _time(incident.resolved_at)]
 
 
 def _time(text: str | None) -> str:
