@@ -116,7 +116,7 @@ def _print_page(out: Console, page: DeadLetterPage, stream: str) -> None:
         out.print(f"none of {count(total)} dead letters matches" if total else f"{stream} has no dead letters")
         return
     rows = [[str(each.position), each.arrived[:19], printable(each.reason), _event_start(each)] for each in letters]
-    out.print(FittedTable(["position", "arrived", "reason", "event"], rows, ["position"]))
+    out.print(FittedTable(["position", "arrived", "reason", "event"], rows, ["position"], fold=["event"]))
     more = f"; --cursor {page.next_cursor} shows those before" if page.next_cursor is not None else ""
     out.print(f"{count(len(letters))} of {count(total)} dead letters{more}")
 

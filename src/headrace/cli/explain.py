@@ -95,7 +95,7 @@ def render(explanation: Explanation) -> RenderableType:
         titles = ["position", "commit", *times, "", *dict(explanation.columns), *["joined to"] * is_joined, "event"]
         columns_read = [name for name, _ in explanation.columns]
         rows = [_row(event, columns_read, is_joined=is_joined) for event in explanation.events]
-        parts += [FittedTable(titles, rows, numbers, ("commit", "arrived")), Text()]
+        parts += [FittedTable(titles, rows, numbers, ("commit", "arrived"), fold=["event"]), Text()]
     return Group(*parts, *(Text(line, style="dim") for line in footer(explanation)))
 
 

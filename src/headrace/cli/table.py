@@ -45,7 +45,8 @@ class FittedTable:
     """Rows below titles, without frames. Titles in `right` are of numbers.
 
     What does not fit on the screen is left out: first columns without a value, then those in `optional`, in this order.
-    If the others do not fit either, each row is printed as lines of a title and a value.
+    If the others do not fit either, each row is printed as lines of a title and a value. There, only words of the
+    titles in `fold` are cut.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class FittedTable:
         right: Iterable[str] = (),
         optional: Sequence[str] = (),
         hint: str = "--wide shows all",
+        fold: Iterable[str] = (),
     ) -> None:
         self._titles = list(titles)
         # Text, not markup: a value such as [red] is data.
@@ -62,6 +64,7 @@ class FittedTable:
         self._right = set(right)
         self._optional = [title for title in optional if title in self._titles]
         self._hint = hint
+        self._fold = set(fold)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
@@ -122,7 +125,7 @@ class FittedTable:
             for title, cell in zip(self._titles, row, strict=True):
                 if cell.plain:
                     line = Text.assemble((title, "bold"), " " * (width - cell_len(title)), cell)
-                    yield Words(line, indent=width)
+                    yield Words(line, indent=width, fold=title in self._fold)
 
 
 def _longest_word(text: str) -> int:
@@ -143,21 +146,22 @@ def _spread(most: Sequence[int], least: Sequence[int], room: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Words:
-    """Text; the lines that continue it are indented."""
+    """Text; the lines that continue it are indented. With `fold`, a word that is longer than a line is cut."""
 
     text: Text
     indent: int
+    fold: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.text.split(allow_blank=True):
-            breaks = list(_breaks(line.plain, options.max_width, self.indent))
+            breaks = list(_breaks(line.plain, options.max_width, self.indent, fold=self.fold))
             for number, piece in enumerate(line.divide(breaks)):
                 piece.rstrip()
                 lead = Text(" " * self.indent if number else "")
                 yield Text.assemble(lead, piece, no_wrap=True, overflow="ignore")
 
 
-def _breaks(line: str, width: int, indent: int) -> Iterator[int]:
+def _breaks(line: str, width: int, indent: int, *, fold: bool) -> Iterator[int]:
     """Where each further line begins."""
     begin, lead = 0, 0
     for word in _WORD.finditer(line):
@@ -165,6 +169,12 @@ def _breaks(line: str, width: int, indent: int) -> Iterator[int]:
         if not is_first and lead + cell_len(line[begin : word.end()]) > width:
             yield word.start()
             begin, lead = word.start(), indent
+        while fold and lead + cell_len(line[begin : word.end()]) > width:
+            at = max(begin, word.start()) + 1
+            while lead + cell_len(line[begin : at + 1]) <= width:
+                at += 1
+            yield at
+            begin, lead = at, indent
 
 
 class WordConsole(Console):

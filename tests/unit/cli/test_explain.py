@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 
 from headrace.cli.explain import render
+from headrace.cli.table import WordConsole
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.types import BIGINT
@@ -83,6 +84,15 @@ def test_an_old_event_that_was_the_newest_is_delayed_and_not_late() -> None:
     ]
     assert text.startswith("traffic · year=2014\n")
     assert "1 event of 1 commit: 1 on time + 0 late, 0 corrections ·" in text
+
+
+def test_an_event_fits_a_narrow_screen() -> None:
+    value = '{"visitor":"ann","page":"/products/trousers","status":200,"bytes":512,"at":"2014-09-01T12:00:00Z"}'
+    event = replace(EVENT, value=value, bytes=len(value))
+    out = io.StringIO()
+    WordConsole(file=out, width=80).print(render(replace(EXPLANATION, events=[event])))
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+    assert value in "".join(line.strip() for line in out.getvalue().splitlines())
 
 
 def test_a_late_event_shows_its_lateness() -> None:

@@ -57,6 +57,16 @@ def test_rows_that_do_not_fit_become_lines_of_title_and_value() -> None:
     assert shown(FittedTable(["page", "hits"], [[url, "1"]]), 40) == [f"page  {url}", "hits  1"]
 
 
+def test_a_long_word_of_a_column_that_may_fold_is_cut() -> None:
+    event = '{"visitor":"' + "a" * 60 + '"}'
+    lines = shown(FittedTable(["n", "event"], [["1", event]], fold=["event"]), 40)
+    assert lines[0] == "n      1"
+    assert (lines[1][:7], {line[:7] for line in lines[2:]}) == ("event  ", {" " * 7})
+    assert "".join(line[7:] for line in lines[1:]) == event
+    assert {len(line) for line in lines[1:-1]} == {40}
+    assert len(lines[-1]) <= 40
+
+
 def test_text_is_wrapped_at_spaces_below_its_indentation() -> None:
     out = io.StringIO()
     url = "https://example.org/" + "a" * 30
