@@ -77,4 +77,4 @@ def _produce(address: dict[str, Any], topic: str, lines: Iterable[bytes]) -> Non
 def _address(state: dict[str, Any] | None) -> dict[str, Any]:
     if not state or not is_running(state):
         raise Failed("kafka: it does not run; `make services-up` starts it")
-    return {"bootstrap.servers": state["bootstrap_servers"]}
+    return {"bootstrap.servers": state["bootstrap_servers"], "log_level": 0}  # failures are raised, not logged

@@ -27,6 +27,13 @@ def test_a_broker_keeps_its_messages(kafka: Kafka, how: str) -> None:
     assert len(kafka.messages(topic)) == 100
 
 
+def test_a_topic_that_exists_is_a_one_line_error(kafka: Kafka) -> None:
+    command = [sys.executable, SCRIPT, "topic", kafka.create_topic(), "--folder", kafka.folder]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_S)
+    assert ended.returncode == 1
+    assert re.fullmatch(r"kafka: topic '.*' was not created: .* already exists.\n", ended.stderr), ended.stderr
+
+
 def test_a_broker_has_transactions(kafka: Kafka) -> None:
     topic = kafka.create_topic()
     producer = kafka.producer(transactional_id="of this test")
