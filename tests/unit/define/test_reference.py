@@ -9,6 +9,7 @@ import pytest
 
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import parse
+from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
 from headrace.define.expression.reference import BEGIN, END, TABLES
 from headrace.define.own import fresh_names
 from headrace.define.reader import TYPES
@@ -29,6 +30,10 @@ def test_the_tables_are_generated_from_the_code(table):
     page = (DOCS / TABLE_PAGES[table]).read_text()
     text = page.partition(BEGIN.format(table))[2].partition(END.format(table))[0].strip()
     assert text == TABLES[table](), "paste the output of `python -m headrace.define.expression.reference`"
+
+
+def test_no_function_of_other_systems_is_one_of_these():
+    assert not {*AGGREGATES, *FUNCTIONS} & set(REGISTRY)
 
 
 def test_the_examples_in_sql_and_python_are_equal():

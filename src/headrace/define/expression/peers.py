@@ -142,7 +142,7 @@ AGGREGATES: dict[str, Instead] = {
         "approx_count_distinct({0})",
     ),
     **_same("median approx_median medianexact", "approx_percentile({0}, 0.5)"),
-    **_same("uniqexact count_distinct countdistinct", "count(DISTINCT {*})"),
+    **_same("uniqexact countdistinct", "count(DISTINCT {*})"),
     **_same(
         "approx_quantiles quantile quantiles quantileexact quantiletdigest quantiletiming "
         "quantiledeterministic percentile percentile_cont percentile_disc quantile_cont quantile_disc approx_quantile "
