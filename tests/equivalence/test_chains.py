@@ -42,7 +42,7 @@ from .bench import Bench
 from .chains import BASES, LOGS, TABLES, Chains, ChainView, make_view
 from .table_versions import START, TableVersions, make_change
 
-WORLDS = int(os.environ.get("HEADRACE_CHAINS", "3"))
+WORLDS = int(os.environ.get("HEADRACE_CHAINS", "2"))
 JOINED = [int(seed) for seed in os.environ.get("HEADRACE_JOINS", "22 42").split()]
 VIEWS = 6
 DECLARED = ("users", "codes", "pairs")  # tables that changes are sent to
