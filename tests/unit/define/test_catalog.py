@@ -65,6 +65,12 @@ def test_places_are_not_part_of_equality(tmp_path):
         ("def f():\n    return {}['x']\nf()", 2, "the file raised KeyError: 'x'"),
         ("import sys\nsys.exit(1)", 2, "the file raised SystemExit: 1"),
         (
+            "events = spark.readStream.load()",
+            1,
+            "name 'spark' is not defined; definitions are no jobs of Spark: docs/guides/moving-from-spark-streaming.md",
+        ),
+        ("\nimport dlt", 2, "No module named 'dlt'; definitions are no jobs of Spark: docs/guides/moving-from-spark-"),
+        (
             "import headrace as hr\nhr.Stream('s', 'a BYTES')",
             2,
             "the type BYTES is not supported",

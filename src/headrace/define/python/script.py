@@ -11,6 +11,11 @@ from headrace.define.python.fluent import declared
 from headrace.define.sql.logical import LogicalStatement
 from headrace.errors import DefinitionError, HeadraceError, Location
 
+_SPARK = (
+    "definitions are no jobs of Spark: docs/guides/moving-from-spark-streaming.md has what to write for "
+    "readStream, DataFrames and writeStream"
+)
+
 
 def run_script(path: Path, text: str) -> list[tuple[model.Definition | LogicalStatement, Location]]:
     """Everything that the file declares, and what it imports from other modules."""
@@ -27,7 +32,8 @@ def run_script(path: Path, text: str) -> list[tuple[model.Definition | LogicalSt
         raise e.with_traceback(None) from None
     except (Exception, SystemExit) as e:
         message = str(e) if isinstance(e, HeadraceError) else f"{type(e).__name__}: {e}"
-        raise DefinitionError(f"the file raised {message}", where=_place(path, e.__traceback__)) from None
+        fix = _SPARK if isinstance(e, NameError | ImportError) and e.name in ("spark", "dlt") else None
+        raise DefinitionError(f"the file raised {message}", fix=fix, where=_place(path, e.__traceback__)) from None
     finally:
         declared.reset(token)
     own_ids = {id(definition) for definition, _ in records}
