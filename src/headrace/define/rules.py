@@ -230,7 +230,7 @@ def check_event_time(
                 raise DefinitionError(
                     f"{of} '{owner}': the event time '{field.name}' is a {field.type}",
                     expected="a TIMESTAMP",
-                    fix=f"declare event_time TIMESTAMP AS {_to_timestamp(field.name, field.type)}, "
+                    fix=f"declare event_time TIMESTAMP AS {to_time(field.name, field.type)}, "
                     "and write WATERMARK FOR event_time",
                 )
             _check_year(field, f"{of} '{owner}'")
@@ -253,7 +253,8 @@ def _check_year(field: Field, owner: str) -> None:
         )
 
 
-def _to_timestamp(field: str, type_: Type) -> str:
+def to_time(field: str, type_: Type) -> str:
+    """What makes a TIMESTAMP of a field of another type."""
     name = quote(field)
     if type_.is_integer:
         return f"timestamp_millis({name})"

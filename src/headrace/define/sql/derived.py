@@ -68,7 +68,8 @@ class DerivedReader(StreamReader, FromReader):
             return self.stream()
         self.kind = "stream"
         name = self.read_declared_name("stream")
-        watermark = self._only_watermark(name) if self.sees_symbol("(") else None
+        is_constraint = self.ahead(1).upper == "CONSTRAINT"
+        watermark = self._only_watermark(name) if self.sees_symbol("(") and not is_constraint else None
         self.read_properties()
         self.expect("AS", f"CREATE STREAM {name.text}")
         self.creates = created

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from headrace.define.model import Stream
     from headrace.define.sql.select import Select
 
-_RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead")
+_RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
+_NEIGHBORS = ("lag", "lead")
 _KSQL_WINDOWS = ("TUMBLING", "HOPPING", "SESSION")
 _EMITS = {
     "CHANGES": "EMIT CHANGES is not needed: a {kind} is always up to date",
@@ -32,6 +34,12 @@ _EMITS = {
     "ON": "EMIT ON WINDOW CLOSE is not needed: each row says whether it is settled",
 }
 _TOPIC = re.compile(r"\b(?:kafka_)?topic\b['\"]?\s*=\s*('[^']*')", re.IGNORECASE)
+_EXPECTATION = re.compile(
+    r"\bEXPECT\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))\s*ON\s+VIOLATION\s+DROP\s+ROW\b", re.IGNORECASE
+)
+_PROPERTIES = (  # what follows the name of a view
+    "TO", "ENGINE", "POPULATE", "COMMENT", "IN", "ON", "REFRESH", "CLUSTER BY", "PARTITIONED", "TBLPROPERTIES", "USING",
+)  # fmt: skip
 CLAUSES = ("WINDOW", "EMIT", "FINAL", "PREWHERE", "SAMPLE")
 
 
@@ -84,8 +92,10 @@ class PeerReader(StatementReader):
 
     def read_properties(self) -> None:
         """Read what other systems have between the name of a view and AS: WITH (…), TO t, ENGINE = … POPULATE."""
-        at, word = self.next.start, self.next.upper
-        if word not in ("TO", "ENGINE", "POPULATE", "COMMENT", "IN", "ON", "REFRESH") and not (
+        if self.sees_symbol("(") and self.ahead(1).upper == "CONSTRAINT":
+            self._read_expectations()
+        at, word = self.next.start, "CLUSTER BY" if self.sees("CLUSTER", "BY") else self.next.upper
+        if word not in _PROPERTIES and not (
             word == "WITH" and (self.ahead(1).text == "(" or self.ahead(1).upper == "REFRESH")
         ):
             return
@@ -97,6 +107,20 @@ class PeerReader(StatementReader):
         topic = _TOPIC.search(self.source.text[at : self.last_end])
         into = f"; CREATE SINK … FROM it WITH (connector = 'kafka', topic = {topic[1]}) fills a topic" if topic else ""
         self.instead(f"a {self.kind} has no {word}{into}", at, self.last_end)
+
+    def _read_expectations(self) -> None:
+        """Read (CONSTRAINT good EXPECT (a > 1) ON VIOLATION DROP ROW) of Databricks."""
+        at, start = self.next.start, self.index
+        self.skip_parentheses()
+        condition = " AND ".join(_EXPECTATION.findall(self.text_since(start)))
+        clause = "WHERE" if self.kind == "stream" else "WHERE or HAVING"
+        reason = f"a {self.kind} has no CONSTRAINT: {clause} leaves out the rows that violate it"
+        self.instead(reason, at, self.next.start)
+        rest = itertools.takewhile(lambda token: token.kind != END and token.text != ";", self.tokens[self.index :])
+        words = [token.upper for token in rest]
+        if condition and self.kind == "stream" and "WHERE" not in words and words.count("SELECT") == 1:
+            end = self._end_of_statement()
+            self.peer = replace(self.peer, edits=(*self.peer.edits, Edit(end, end, f" WHERE {condition}")))
 
     def read_fetch(self) -> int | None:
         """FETCH FIRST 10 ROWS ONLY, the LIMIT of standard SQL."""
@@ -280,6 +304,8 @@ def _without_over(select: Select, time: str) -> tuple[Select, list[DefinitionErr
             continue
         if any(contains_aggregate(arg) for arg in over.args):
             fix = "compute it from the answer, as in `headrace sql`"
+        elif over.name.lower() in _NEIGHBORS:
+            fix = f"aggregate by a window here; CREATE VIEW over it may have {over.name}(…) OVER"
         elif over.name.lower() in _RANKS:
             fix = "the latest x of a key is last(x); the first rows of an answer are ORDER BY … DESC LIMIT 10"
         else:

@@ -179,7 +179,13 @@ def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] =
                 else _columns(item, rows, scope, source, default, in_union)
             )
             at = item.at if isinstance(item, StarItem) else item.node.at
-            _check_repeats(new_columns, columns, source, at)
+            try:
+                _check_repeats(new_columns, columns, source, at)
+            except DefinitionError as error:
+                if isinstance(item, StarItem) and item == StarItem(item.at) and not columns:
+                    error.write, error.replaces = _stars(scope), (at, at + 1)
+                    error.fix = f"write {error.write}"
+                raise
             columns += new_columns
     mistakes.check()
     with located(source, select.at):
@@ -269,6 +275,23 @@ def _starred(item: StarItem, scope: RowScope, source: Source) -> list[tuple[str,
         expected = ", ".join(f"{name}.*" for name in scope.qualifiers) or "*"
         raise source.error(item.at, f"'{item.of}.*' is not defined here", expected=expected)
     return [(name, Expression(f"{struct.expression.sql}.{quote(name)}", type_)) for name, type_ in struct.type.parts]
+
+
+def _stars(scope: RowScope) -> str:
+    """All columns of a join, each name once: c.*, u.* EXCEPT (id), u.id AS u_id."""
+    inputs: dict[str, list[str]] = {}
+    for entry in scope.entries:
+        if not entry.name.startswith("_"):
+            inputs.setdefault(entry.of[-1], []).append(entry.name)
+    names: set[str] = set()
+    items: list[str] = []
+    for of, columns in inputs.items():
+        repeated = [name for name in columns if name.lower() in names]
+        names |= {name.lower() for name in columns}
+        if len(repeated) < len(columns):
+            items.append(f"{quote(of)}.*" + (f" EXCEPT ({', '.join(map(quote, repeated))})" if repeated else ""))
+        items += [f"{quote(of)}.{quote(name)} AS {quote(f'{of}_{name}')}" for name in repeated]
+    return ", ".join(items)
 
 
 def _check_repeats(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from headrace.define.expression.check import check_condition
@@ -11,10 +12,23 @@ from headrace.define.mistakes import Mistakes
 from headrace.define.model import Sink, Stream, View
 from headrace.define.rules import located
 from headrace.define.sinks import Written, make_sink, row_scope
-from headrace.define.sql.later import statement_at
+from headrace.define.sql.later import NAME, statement_at
 from headrace.define.sql.options import Option, OptionsReader, at_option
 from headrace.define.tokens import Source, Token
 from headrace.errors import DefinitionError
+
+_ROWS = re.compile(  # a query of columns, whose rows are those that it reads
+    rf"SELECT\s+(?:\*|{NAME}(?:\s*,\s*{NAME})*)\s+FROM\s+(?P<rows>{NAME}(?:\s+WHERE\s+(?:(?!\bGROUP\s+BY\b).)+)?)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _in_postgres(options: str) -> str:
+    """WITH (…) for the connector jdbc of RisingWave."""
+    table = re.search(r"\btable\.name\s*=\s*('[^']*')", options, re.IGNORECASE)
+    if not table or not re.search(r"\bconnector\s*=\s*'jdbc'", options, re.IGNORECASE):
+        return options
+    return f"WITH (connector = 'postgres', url = 'secret:PG_URL', table = {table[1]})"
 
 
 @dataclass(frozen=True)
@@ -103,8 +117,14 @@ class SinkReader(OptionsReader):
         written = f"CREATE MATERIALIZED VIEW {rows} AS {query}; "
         written += f"CREATE SINK {quote(name.text)} FROM {rows} {self.text_since(rest)}"
         is_query = word == "AS" and rest < self.index
+        rows_of = _ROWS.fullmatch(query)
+        message = f"CREATE SINK {name.text} {word} is not available: a sink sends the rows of a view or a stream"
+        if rows_of:
+            message += ", with all columns"
+            options = _in_postgres(self.text_since(rest))
+            written = f"CREATE SINK {quote(name.text)} FROM {' '.join(rows_of['rows'].split())} {options}"
         return self.error(
-            at, f"CREATE SINK {name.text} {word} is not available: a sink sends the rows of a view or a stream",
+            at, message,
             fix=None if is_query else f"write CREATE SINK {quote(name.text)} FROM view WITH (…)",
             write=written if is_query else None, span=statement_at(self.source, at),
         )  # fmt: skip

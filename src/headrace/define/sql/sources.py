@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from headrace.define.durations import parse_duration
+from headrace.define.expression.terms import quote
 from headrace.define.kafka import ALSO, OPTIONS, TOPIC, make_source
 from headrace.define.kafka_properties import PREFIX
 from headrace.define.model import KAFKA, Source
 from headrace.define.options import OptionError
 from headrace.define.record import PARTS, header
-from headrace.define.rules import NO_DEBEZIUM, UNWRAP, check_idle_timeout, located, refuse_later_format
+from headrace.define.rules import NO_DEBEZIUM, UNWRAP, check_idle_timeout, located, refuse_later_format, to_time
 from headrace.define.sql.later import statement_at
 from headrace.define.sql.options import Option, OptionsReader
 from headrace.define.tokens import STRING, escape
 from headrace.errors import DefinitionError, nearest
+from headrace.types import TIMESTAMP, Type
 
 CONNECTOR = "connector"
 _RECORD_WORDS = ("KEY", "HEADER", "HEADERS", "TIMESTAMP", "PARTITION", "OFFSET", "TOPIC")
@@ -66,6 +69,8 @@ class SourceReader(OptionsReader):
 
     _idle_timeout_ms: int | None = None
     _source: Source | None = None
+    _types: Mapping[str, Type] = MappingProxyType({})  # of the fields, by their names in lower case
+    _fields_end = 0  # the offset of the parenthesis after them
 
     def read_format(self) -> FormatWord | None:
         """The format of the stream; FORMAT and WITH are allowed before and after the fields, in any order."""
@@ -243,10 +248,34 @@ class SourceReader(OptionsReader):
             CONNECTOR, f"a stream has no connector '{connector}'", expected="'kafka'",
             fix=None if is_kafka else fix, write="connector = 'kafka'" if is_kafka else None,
         )  # fmt: skip
-        if not is_kafka:
+        looked_up = self._looked_up(start) if connector.lower() == "jdbc" else None
+        if looked_up:
+            error.write, error.replaces = looked_up, statement_at(self.source, self.tokens[start].start)
+            error.expected = None
+            error.fix = f"its rows are sent by `headrace send`, HTTP or Kafka: write {looked_up}"
+        elif not is_kafka:
             whole = statement_at(self.source, self.tokens[start].start) if connector.lower() in _SINKS else None
             error.write, error.replaces = " ", whole or self.span_since(start)
         return error
+
+    def _looked_up(self, options: int) -> str | None:
+        """The table without its options, if another statement joins it."""
+        text = self.source.text
+        name = re.escape(self.declaring or "")
+        join = re.search(rf"\bJOIN\s+{name}\b(.*?)(?:;|\Z)", text, re.IGNORECASE | re.DOTALL)
+        if join is None:
+            return None
+        start, end = statement_at(self.source, self.tokens[options].start)
+        fields, after = text[start : self._fields_end], text[self.tokens[self.index - 1].end : end]
+        if not re.search(r"\bPRIMARY\s+KEY\b", fields, re.IGNORECASE):
+            alias = re.search(r"(?:\bAS\s+)?\b(\w+)\s+ON\b", join[1], re.IGNORECASE)
+            of = rf"(?:{name}|{alias[1]})" if alias else name
+            keys = dict.fromkeys(re.findall(rf"\b{of}\.(\w+)\s*=|=\s*{of}\.(\w+)", join[1], re.IGNORECASE))
+            columns = ["".join(pair) for pair in keys]
+            if not columns:
+                return None
+            fields += f", PRIMARY KEY ({', '.join(columns)})"
+        return f"{fields}{text[self._fields_end : self.tokens[options].start].rstrip()}{after}"
 
     @contextmanager
     def _at_options(self, options: list[Option]) -> Iterator[None]:
@@ -264,7 +293,26 @@ class SourceReader(OptionsReader):
             error.replaces = error.replaces or (option.span if error.write else None)
             if error.remove:
                 error.write, error.replaces = " ", self._span_with_comma(options, option)
+            if option.name == "timestamp" and option.value.lower() in self._types:
+                self._write_watermark(error, options, option.value)
             raise
+
+    def _write_watermark(self, error: DefinitionError, options: list[Option], field: str) -> None:
+        """TIMESTAMP = 'viewtime' of ksqlDB: the statement with the event time among its fields."""
+        type_, time, computed = self._types[field.lower()], field, ""
+        pattern = next((option.value for option in options if option.name == "timestamp_format"), None)
+        if type_ != TIMESTAMP:
+            time = f"{field}_ts"
+            value = f"to_timestamp({quote(field)}, {escape(pattern)})" if pattern else to_time(field, type_)
+            computed = f"{quote(time)} TIMESTAMP AS {value}, "
+        text, (start, end) = self.source.text, statement_at(self.source, self._fields_end)
+        rest = (option for option in options if option.name not in ("timestamp", "timestamp_format"))
+        error.write = (
+            f"{text[start : self._fields_end]}, {computed}WATERMARK FOR {quote(time)} AS {quote(time)}"
+            f"{text[self._fields_end : options[0].span[0]]}{', '.join(text[slice(*option.span)] for option in rest)}"
+            f"{text[options[-1].span[1] : end]}"
+        )
+        error.replaces, error.fix = (start, end), f"the event time is one of the fields: write {error.write}"
 
     def _span_with_comma(self, options: list[Option], option: Option) -> tuple[int, int]:
         """The offsets of an option and a comma beside it."""

@@ -78,6 +78,8 @@ class StreamReader(UniqueReader):
         self.take()
         fields, watermark = self._fields(f"{kind} '{name.text}'", closing=")")
         format_after, event_time, patience_ms, source_is_known = None, None, 0, False
+        self._types = {field.name.lower(): field.type for field in fields}
+        self._fields_end = self.tokens[self.index - 1].start
         with self.mistakes.collect():
             format_after = self.read_format()
             source_is_known = True
