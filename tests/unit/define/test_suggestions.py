@@ -49,6 +49,9 @@ SLIPS = [
     "CREATE STREAM s (a INT b TIMESTAMP)",
     "CREATE STREAM s (a INT, select INT, from STRING)",
     "CREATE STREAM my-stream (a INT)",
+    "CREATE TABEL s (a INT PRIMARY KEY, b INT)",
+    "CREATE OR REPLACE TABEL s (a INT PRIMARY KEY, b INT)",
+    "CREATE MATERIALIZED VEW v AS SELECT host, count(*) AS n FROM requests GROUP BY host",
     "CREATE STREAM db.s (a INT)",
     f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE host == 'a' && ok GROUP BY host",
     f"{VIEW}SELECT host, count(*) AS n FROM requests WHERE host IS 'a' AND path IS NOT 'b' GROUP BY host",
@@ -228,6 +231,18 @@ OTHER_SYSTEMS += [
     "CREATE TEMPORARY TABLE t PRIMARY KEY (host) AS SELECT host, path FROM requests",
     "CREATE OR REPLACE TEMP STREAM s AS SELECT host FROM requests",
     "CREATE TEMPORARY MATERIALIZED VIEW t AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    "CREATE SINK s AS SELECT * FROM per_minute WITH (connector = 'files', path = 'out')",
+    "CREATE SINK s AS SELECT host, n FROM per_minute WHERE n > 10 WITH (connector='jdbc', jdbc.url='jdbc:postgresql://h:5432/d?user=u&password=p', table.name='target', type='upsert', primary_key='host')",
+    "CREATE TABLE users (id STRING, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector'='jdbc', 'url'='jdbc:mysql://h/d', 'table-name'='users');\nCREATE STREAM e AS SELECT r.host, u.name FROM requests r JOIN users FOR SYSTEM_TIME AS OF r.at AS u ON r.host = u.id",
+    "CREATE TABLE users (id STRING, name STRING) WITH ('connector'='jdbc', 'url'='jdbc:mysql://h/d', 'table-name'='users');\nCREATE STREAM e AS SELECT r.host, u.name FROM requests r LEFT JOIN users u ON r.host = u.id AND u.name = r.path",
+    "CREATE STREAM s (t BIGINT, a STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', TIMESTAMP='t')",
+    "CREATE STREAM s (t VARCHAR, a STRING) WITH (TIMESTAMP='t', TIMESTAMP_FORMAT='yyyy-MM-dd HH:mm:ss', KAFKA_TOPIC='s')",
+    "CREATE STREAM s (t TIMESTAMP, a STRING) WITH (KAFKA_TOPIC='s', TIMESTAMP='t', VALUE_FORMAT='JSON')",
+    "CREATE MATERIALIZED VIEW v CLUSTER BY (host) AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    "CREATE MATERIALIZED VIEW v (CONSTRAINT c EXPECT (n > 1) ON VIOLATION DROP ROW) AS SELECT host, count(*) AS n FROM requests GROUP BY host",
+    "CREATE OR REFRESH STREAMING TABLE d (CONSTRAINT c EXPECT (status > 1) ON VIOLATION DROP ROW, CONSTRAINT e EXPECT (status IN (200, 304)) ON VIOLATION DROP ROW) CLUSTER BY AUTO AS SELECT host, status FROM STREAM(requests)",
+    "CREATE STREAM d AS SELECT * FROM requests r JOIN replies p ON r.host = p.host AND p.at BETWEEN r.at AND r.at + INTERVAL 1 HOUR",
+    "CREATE STREAM d AS SELECT * FROM replies JOIN latest l ON replies.host = l.host",
     "INSERT INTO requests SELECT host, path, at FROM replies",
     "INSERT INTO later SELECT host, path, at FROM replies; CREATE STREAM later (host STRING)",
     "CREATE STREAM d AS SELECT host FROM requests;\nINSERT INTO d SELECT host FROM replies WHERE ms > 1 EMIT CHANGES",
@@ -381,6 +396,35 @@ def test_insert_of_an_aggregate_is_a_view() -> None:
     (mistake,) = mistakes_of(STREAM + OTHERS + statements)
     assert mistake.write == "CREATE MATERIALIZED VIEW d_rows AS SELECT count(*) AS n FROM replies"
     assert "does not get these rows" in str(mistake)
+
+
+def test_expectations_that_drop_rows_are_a_condition() -> None:
+    constraint = "CONSTRAINT c EXPECT (status > 1) ON VIOLATION DROP ROW, CONSTRAINT d EXPECT (ok)"
+    query = "SELECT host, status FROM requests"
+    (mistake,) = mistakes_of(f"{STREAM}CREATE STREAM s ({constraint}) AS {query}")
+    assert mistake.write == f"CREATE STREAM s AS {query} WHERE (status > 1)"
+    (mistake,) = mistakes_of(f"{STREAM}CREATE STREAM s ({constraint}) AS {query} WHERE ok OR status = 5")
+    assert mistake.write == f"CREATE STREAM s AS {query} WHERE ok OR status = 5"
+    assert "WHERE leaves out the rows that violate it" in mistake.message
+
+
+def test_the_row_before_is_no_row_of_the_first_ones() -> None:
+    (mistake, *_) = mistakes_of(
+        f"{STREAM}{VIEW}SELECT host, lag(ms) OVER (PARTITION BY host ORDER BY at) FROM requests"
+    )
+    assert "CREATE VIEW over it may have lag(…) OVER" in str(mistake)
+    assert "LIMIT" not in str(mistake)
+
+
+def test_a_join_of_all_columns_names_each_once() -> None:
+    joined = "SELECT * FROM replies p JOIN latest ON p.host = latest.host"
+    (mistake,) = mistakes_of(f"{STREAM}{OTHERS}CREATE STREAM d AS {joined}")
+    assert mistake.write is not None
+    assert mistake.write.startswith(
+        "p.*, latest.* EXCEPT (host, path, ms, at), latest.host AS latest_host, latest.path"
+    )
+    (mistake,) = mistakes_of(f"{STREAM}{OTHERS}CREATE STREAM d AS {joined.replace('latest', 'requests')}")
+    assert mistake.message.startswith("'requests' is a stream: a join of two streams")
 
 
 def test_a_proposal_that_leads_back_to_the_statement_is_none() -> None:

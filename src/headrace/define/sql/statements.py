@@ -18,7 +18,7 @@ from headrace.define.sql.sinks import SinkReader, SinkStatement
 from headrace.define.sql.tables import TableReader
 from headrace.define.sql.views import ViewReader
 from headrace.define.tokens import END, QUOTED, WORD, Source, escape
-from headrace.errors import DefinitionError, Location
+from headrace.errors import DefinitionError, Location, nearest
 
 _SEND = "send events and rows with `headrace send`, HTTP or Python"
 _QUERIES = "for queries use `headrace ask` or `headrace sql`"
@@ -54,6 +54,7 @@ _OTHER_KINDS = {  # what cannot be created, and what to do instead
 _READABLE = ("DICTIONARY", "WINDOW", "FLOW")  # of those: what other statements may read
 NOTHING = ""  # what a statement declares that other statements cannot read
 _KINDS = ("LIVE", "TEMPORARY", "TEMP", "CONTINUOUS", "EXTERNAL", "UNLOGGED", "GLOBAL", "PRIVATE")  # before TABLE, VIEW
+_CREATABLE = ("STREAM", "TABLE", "MATERIALIZED", "VIEW", "SINK", "ALERT")
 _CREATED = ("STREAM", "STREAMING", "MATERIALIZED", "SINK", "ALERT", "SOURCE")  # besides TABLE and VIEW
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
@@ -244,6 +245,11 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
             error.fix, error.write = _OTHER_KINDS[self.next.upper], None
             self.declaring = None if self.next.upper in _READABLE else NOTHING
             self.skip_rest()
+            return error
+        word = self.ahead(1) if self.sees("MATERIALIZED") else self.next
+        near = nearest(word.text, ("VIEW",) if self.sees("MATERIALIZED") else _CREATABLE, 0.75)
+        if near and error.write is None:
+            error.fix, error.write, error.replaces = f"did you mean {near}?", near, (word.start, word.end)
         return error
 
     def _unnamed_query(self) -> DefinitionError:
