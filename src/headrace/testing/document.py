@@ -22,7 +22,7 @@ _WORDS: dict[str, bool | None] = {"": None, "~": None, "true": True, "false": Fa
 _WORDS |= dict.fromkeys(("null", "Null", "NULL"))
 _WORDS |= {"True": True, "TRUE": True, "False": False, "FALSE": False}
 MERGE = "<<"
-_CLOSING = {
+_CLOSING: dict[type[yaml.Token], type[yaml.Token]] = {
     yaml.FlowSequenceStartToken: yaml.FlowSequenceEndToken,
     yaml.FlowMappingStartToken: yaml.FlowMappingEndToken,
 }
