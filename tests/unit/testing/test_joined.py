@@ -33,6 +33,16 @@ def test_tables_change_between_events(tmp_path: Path) -> None:
     assert [(r.state, messages(r)) for r in run(tmp_path, CHANGING, SQL)] == [("passed", [])] * 3
 
 
+def test_events_without_a_row_of_a_table_are_no_dead_letters(tmp_path: Path) -> None:
+    test = """
+- name: x
+  given: {clicks: [{user_id: ann, n: 1, ts: 2026-03-01T10:00:00Z}, {user_id: 5, ts: 2026-03-01T10:00:00Z}]}
+  ask: inners
+  expect: {rows: [], dead_letters: ["field 'user_id'", missing key]}
+"""
+    assert messages(run_one(tmp_path, test, SQL)) == ["a dead letter is missing: 'missing key'"]
+
+
 def test_logs_of_tables_come_before_what_is_joined_to_them() -> None:
     catalog = parse(SQL)
     given = ["clicks", "payments", "prices", "users"]
