@@ -6,10 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from headrace.workspace.holder import live_holder
-from tests.surfaces.conftest import HEADRACE, Holding, Up
+from tests.surfaces.conftest import HEADRACE, Holding, Ran, Served, Up
 from tests.waiting import wait_until
 
 
@@ -33,6 +36,21 @@ def test_a_port_in_use_is_named(applied: Path) -> None:
         f"error: port {port} on 127.0.0.1 is in use by another program; "
         "choose another with --port, or --port 0 for a free one\n"
     )
+
+
+def test_a_port_of_another_server_is_named(served: Served, tmp_path: Path, headrace: Callable[..., Ran]) -> None:
+    other = tmp_path / "other"
+    headrace("init", other)
+    port = int(served.url.rpartition(":")[2])
+    assert f"port {port} on 127.0.0.1 is in use by another Headrace server;" in up(other, "--port", str(port)).stderr
+
+
+def test_a_workspace_of_another_server_is_refused_before_libraries_are_loaded(
+    served: Served, applied: Path, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "headrace.cli.server", None)  # its import fails
+    ran = headrace("up", "-w", applied)
+    assert (ran.code, f"at {served.url}; use that server, or stop it first" in ran.err) == (1, True), ran.err
 
 
 def test_other_machines_need_a_token(applied: Path) -> None:

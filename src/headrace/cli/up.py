@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import FolderOption
+from headrace.workspace.lease import refuse_if_served
+from headrace.workspace.settings import Workspace
 
 
 def up(
@@ -19,6 +21,9 @@ def up(
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Address to listen on.")] = None,
 ) -> None:
     """Run the server of a workspace until Ctrl-C."""
+    # Before the libraries of the server are loaded, which takes seconds on a busy machine; the lease itself decides.
+    refuse_if_served(Workspace.open(workspace).lease_file)
+
     from headrace.cli.server import run_server  # loads Arrow, DuckDB and the web server: not for --help
 
     run_server(workspace, host, port)

@@ -6,20 +6,26 @@ import asyncio
 import contextlib
 import ctypes
 import errno
+import http.client
 import resource
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import partial
 from typing import cast
 
+import orjson
 import uvicorn
 from fastapi import FastAPI
 
 from headrace.errors import WorkspaceError
+from headrace.server.state import Health
 from headrace.web.protocol import LimitedProtocol
 
 OTHER_FILES = 512  # of the log, the store and the journal
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # numbers of glibc's malloc.h
+_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where a server on all addresses is reached
+HEALTH_S, LONGEST_HEALTH = 2.0, 1 << 20
 GRACE_S = 3  # for requests in flight when the server stops
 
 
@@ -35,8 +41,9 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
+            other = "Headrace server" if is_headrace(host, port) else "program"
             raise WorkspaceError(
-                f"port {port} on {host} is in use by another program",
+                f"port {port} on {host} is in use by another {other}",
                 fix="choose another with --port, or --port 0 for a free one",
             ) from error
         raise WorkspaceError(
@@ -46,10 +53,23 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def is_headrace(host: str, port: int) -> bool:
+    """Whether a Headrace server listens at an address: its /health is known and needs no token."""
+    connection = http.client.HTTPConnection(_THIS_MACHINE.get(host, host), port, timeout=HEALTH_S)
+    try:
+        connection.request("GET", "/health")
+        health = orjson.loads(connection.getresponse().read(LONGEST_HEALTH))
+    except (OSError, http.client.HTTPException, orjson.JSONDecodeError):
+        return False
+    finally:
+        connection.close()
+    return isinstance(health, dict) and health.keys() == {each.name for each in fields(Health)}
+
+
 def url_of(listener: socket.socket) -> str:
     """The URL that reaches a bound socket."""
     host, port = listener.getsockname()[:2]
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    address = _THIS_MACHINE.get(host, host)
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 

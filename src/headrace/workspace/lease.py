@@ -36,6 +36,13 @@ def refuse_if_held(file: Path) -> None:
         raise _in_use(file, holder)
 
 
+def refuse_if_served(file: Path) -> None:
+    """Raise if a server holds the workspace: unlike other processes, it does not end soon."""
+    holder = live_holder(file)
+    if holder and holder.url:
+        raise _in_use(file, holder)
+
+
 def _in_use(file: Path, holder: Holder) -> InUseError:
     where = f" at {holder.url}" if holder.url else ""
     return InUseError(
