@@ -121,6 +121,8 @@ def test_names_are_resolved_as_in_sql(applied: Path, serve: Callable[..., Served
         served.runtime.sql("SELECT hitz FROM traffic")
     with pytest.raises(SqlError, match=r'syntax error at or near "GROUP"; found line 2 of the query'):
         served.runtime.sql("SELECT page FROM traffic WHERE\nGROUP BY page")
+    with pytest.raises(SqlError, match=r'syntax error at or near "SELEC"; did you mean \'SELECT\'\?'):
+        served.runtime.sql("SELEC page FROM traffic")
 
 
 def test_too_many_at_once_are_refused_and_the_next_succeed(applied: Path, serve: Callable[..., Served]) -> None:

@@ -190,7 +190,7 @@ def _row_types(view: View, by: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
 
 def _scope(view: View) -> ShapeScope:
     """What having and order_by of a question may name; outputs come first."""
-    events = Scope({**dict(view.reads), ARRIVED: TIMESTAMP}, "the stream", view.streams)
+    events = Scope({**dict(view.reads), ARRIVED: TIMESTAMP}, f"what view '{view.name}' reads", view.streams)
     scope = ShapeScope(events, view.keys, view.window, list(view.columns), f"view '{view.name}'", may_add=False)
     types = dict(_row_types(view, tuple(key.name for key in view.keys)))
     for output in outputs_of(view):

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace.define.queries import QueryError, check, select_columns
 from headrace.define.sketch_merges import clarify, rewrite
+from headrace.errors import did_you_mean
 from headrace.sql.as_of import extract_as_of, quoted
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query
 from headrace.sql.load import Loaded, load_view, read_view
@@ -28,6 +29,7 @@ from headrace.sql.wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, 
 
 LARGEST_FRAME = 1 << 30
 ROWS_AT_ONCE = 2_048
+BEGINNINGS = ("SELECT", "WITH", "FROM", "VALUES")  # first words of queries
 COUNTING_S = 0.2  # time limit for counting rows that are not sent
 SANDBOX = {
     "enable_external_access": "false",
@@ -223,7 +225,13 @@ def _describe_error(error: Exception, query: str) -> dict[str, Any]:
     sentence = _SETTING.sub("", sentence)
     sentence = _PATH.sub(lambda path: path[0] if path[0] in query else "…", sentence)
     has_lines = line and "\n" in query.strip()
-    return {"message": sentence, "found": f"line {line[1]} of the query" if line and has_lines else None}
+    begin = query.split(maxsplit=1)[:1]
+    is_misspelt = begin and f'syntax error at or near "{begin[0]}"' in sentence
+    return {
+        "message": sentence,
+        "found": f"line {line[1]} of the query" if line and has_lines else None,
+        "fix": did_you_mean(begin[0], BEGINNINGS) if is_misspelt else None,
+    }
 
 
 if __name__ == "__main__":

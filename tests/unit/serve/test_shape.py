@@ -55,6 +55,12 @@ def test_expressions_apply_after_the_keys_and_windows_of_a_question_are_merged(v
     assert sliding == [("a", 16)]
 
 
+def test_an_unknown_field_is_refused_with_the_fields_that_the_view_reads(views: Views) -> None:
+    views.add()
+    with pytest.raises(QuestionError, match=r"what view '\w+' reads has no field 'nothing'; it has .*_arrived"):
+        views.ask(having="sum(nothing) > 1")
+
+
 def test_having_filters_rows_before_the_limit(views: Views) -> None:
     views.add(f"{SELECT} HAVING sum(b) > 4")
     assert views.rows("k0", "b") == [("a", 7), ("b", 5), ("a", 9)]
