@@ -67,7 +67,7 @@ check: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/mypy
-	@MYPYPATH=scripts $(BIN)/mypy --scripts-are-modules scripts/jars scripts/met scripts/services scripts/structure
+	@MYPYPATH=scripts $(BIN)/mypy --scripts-are-modules scripts/golden scripts/jars scripts/met scripts/services scripts/structure
 
 # Our own figures, in some minutes.
 bench: setup
