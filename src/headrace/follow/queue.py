@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -217,25 +217,26 @@ class SubscriptionQueue:
 
     def status(self) -> SubscriptionStatus:
         """How far it is."""
-        lag, error = None, None
-        try:
-            lag = self.source.lag(self._state.cursor)
-        except HeadraceError as problem:
-            error = str(problem)
-        with self._lock:
+        with self._lock:  # the cursor and what is in flight belong together
             state = self._state
             since = time.monotonic() - MEMBER_S
-            return SubscriptionStatus(
+            cursor = state.cursor
+            status = SubscriptionStatus(
                 **vars(self.terms),
-                cursor=state.cursor,
-                lag=None if lag is None else lag + state.in_flight,
+                cursor=cursor,
+                lag=None,
                 in_flight=state.in_flight,
                 members=sum(1 for at in self._members.values() if at >= since),
                 delivered=state.delivered,
                 redelivered=state.redelivered,
                 acknowledged=state.acknowledged,
-                error=error,
+                error=None,
             )
+        try:
+            lag = self.source.lag(cursor)
+        except HeadraceError as error:
+            return replace(status, error=str(error))
+        return replace(status, lag=None if lag is None else lag + status.in_flight)
 
     def drop(self) -> None:
         """Forget it."""

@@ -115,3 +115,16 @@ def test_limits(tmp_path: Path) -> None:
     for name in ("", "a/b", "..", "x" * 101, "a b"):
         with pytest.raises(QuestionError, match="not valid"):
             subscriptions.create(name, stream="numbers")
+
+
+def test_the_lag_counts_no_event_twice_while_others_take_batches(tmp_path: Path) -> None:
+    class Busy(Numbers):
+        def lag(self, cursor: str) -> int | None:
+            assert subscriptions.queue("s").take("a", 2, 10)  # between two reads of the state
+            return super().lag(cursor)
+
+    source = Busy(10)
+    subscriptions = Subscriptions(tmp_path, lambda terms: source, lambda: None)
+    subscriptions.create("s", stream="numbers", start="earliest")
+    for _ in range(3):
+        assert subscriptions.queue("s").status().lag == 10
