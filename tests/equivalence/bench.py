@@ -23,9 +23,9 @@ from headrace.lake.table import LakeTable
 from headrace.maintain.batch import _ORDER as ORDER
 from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
-from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.speed import Speed
-from headrace.maintain.table_states import TableStates
+from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
@@ -60,7 +60,7 @@ class Bench:
         self.journal = open_one(folder, self.stream)
         self.ingest = Ingest(self.stream, self.journal)
         self.store = store or DuckStore.open(folder / "views.duckdb", 1)
-        self.states = TableStates(lambda: spark, logs, folder / "tables")
+        self.states = TableSnapshots(lambda: spark, logs, folder / "tables")
         self.fused = Fused(self.stream.name, self.table, self.store, folder, tables=self.states)
         companion = self.fused if fused else None
         self.lateness = LatenessRecord(self.table, self.stream)

@@ -18,9 +18,9 @@ from headrace.lake.append import Append
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
-from headrace.maintain.joins import TableLogs
+from headrace.maintain.spark_joins import TableLogs
 from headrace.maintain.speed import Speed
-from headrace.maintain.table_states import TableStates
+from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date
@@ -39,7 +39,7 @@ class Part:
         self.journal = Journal(folder / "journal" / stream.name, fence=1)
         self.ingest = Ingest(stream, self.journal)
         spark, store = whole.spark, whole.store
-        self.states = TableStates(lambda: spark, whole.logs, folder / f"tables-{stream.name}")
+        self.states = TableSnapshots(lambda: spark, whole.logs, folder / f"tables-{stream.name}")
         self.fused = Fused(stream.name, self.table, store, folder, tables=self.states)
         self.append = Append(
             lambda: spark, stream, self.journal.reader, self.table, folder,

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.aggregate.numeric import Avg, Sum
 from headrace.aggregate.ordered import Max
-from headrace.aggregate.sketches import ApproxCountDistinct
+from headrace.aggregate.approx_distinct import ApproxCountDistinct
 from headrace.define.model import Column
 from headrace.errors import NotReadyError
 from headrace.store.duckdb.database import run

@@ -27,10 +27,10 @@ from headrace.asof.questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.lake.pins import no_pins
 from headrace.lake.table import LakeTable
-from headrace.maintain.joins import TableLogs
+from headrace.maintain.spark_joins import TableLogs
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.store.selection import Selection
 from headrace.store.version import Version
 

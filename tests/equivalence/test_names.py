@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.maintain.partials import analyse
 from tests.equivalence.bench import Bench
 

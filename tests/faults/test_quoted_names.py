@@ -12,8 +12,8 @@ import pytest
 
 import headrace as hr
 from headrace.cli.app import run
-from headrace.define.expression.computed import duckdb_name as dq
-from headrace.define.expression.long_keys import LONGEST_KEY
+from headrace.engine.duckdb_terms import duckdb_name as dq
+from headrace.engine.value_bounds import LONGEST_KEY
 from headrace.define.expression.terms import quote
 from headrace.names import decode_name, encode_name
 from tests.server import UpServer

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.aggregate import INTERNAL, REGISTRY, Aggregate, Partial, PartialColumn
-from headrace.define.expression.computed import duckdb_type
+from headrace.engine.duckdb_terms import duckdb_type
 from headrace.types import DOUBLE, INT, STRING
 from tests.aggregates import TEST_ONLY, case_name, every_aggregate, expressions
 

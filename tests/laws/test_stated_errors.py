@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregate import REGISTRY, Aggregate, Partial
-from headrace.aggregate.hashes import murmur, second_spark_hash, spark_hash, spark_hashes
-from headrace.aggregate.unique import ABSENT, FORMAT, KEPT, LIMIT, SETS
+from headrace.aggregate.kernels import murmur, second_spark_hash, spark_hash, spark_hashes
+from headrace.aggregate.unique_counts import ABSENT, FORMAT, KEPT, LIMIT, SETS
 from headrace.types import BIGINT, DOUBLE, STRING, Expression
 
 COUNT, PARTS = 60_000, 37

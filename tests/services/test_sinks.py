@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.expression.terms import quote
 from headrace.define.tokens import escape
 from headrace.sink.latest import LatestRows

@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.spark_face import SparkFace
+from headrace.engine.spark_views import SparkView
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.maintain import partials
@@ -121,7 +121,7 @@ def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
     spark: Any, bench: Bench, suspects: Suspects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Patterns no longer run in Java: this one is passed to Spark unchanged.
-    monkeypatch.setattr(partials, "spark_face", lambda stream, view: SparkFace(view, ()))
+    monkeypatch.setattr(partials, "spark_face", lambda stream, view: SparkView(view, ()))
     position = fill(bench, LONG)
     for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
         view = replace(view_with(condition), name=name)

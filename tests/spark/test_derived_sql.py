@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from headrace.define.catalog import Catalog, parse
 from headrace.define.pruning import prune
 from headrace.define.relation import Relation
-from headrace.define.relation_duckdb import rows_sql
-from headrace.maintain.rows import rows_of
-from headrace.parse.time_patterns import register
+from headrace.engine.duckdb_relations import rows_sql
+from headrace.engine.spark_relations import rows_of
+from headrace.engine.time_functions import register
 from headrace.types import arrow_type
 
 BASES = """

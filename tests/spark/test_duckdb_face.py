@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.computed import OTHER_CASE
-from headrace.define.expression.duckdb_face import face_of
-from headrace.define.expression.spark_face import for_spark
+from headrace.engine.duckdb_terms import OTHER_CASE
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.spark_views import for_spark
 from headrace.errors import DefinitionError
-from headrace.maintain.matches import with_computed
-from headrace.parse.time_patterns import register
+from headrace.engine.spark_columns import with_computed
+from headrace.engine.time_functions import register
 from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Expression, arrow_type, decimal
 
 from .expressions import DERIVED, SAMPLES, chunks, computed_expression
@@ -44,7 +44,7 @@ def test_duckdb_computes_what_spark_does_or_fails(spark: Any) -> None:
         expression = checked(text)
         try:
             if expression is not None:
-                faces[text] = expression, face_of(expression, types)
+                faces[text] = expression, duckdb_expression(expression, types)
         except DefinitionError:
             continue  # Spark computes it
     assert len(faces) > len(EXPRESSIONS) * 0.7
@@ -107,7 +107,7 @@ def test_divisions_of_decimals_are_rounded_as_by_spark(spark: Any) -> None:
     expressions = [parse_expression(text, NUMBERS) for text in DIVISIONS]
     theirs = spark.createDataFrame(events).coalesce(1).selectExpr(*(each.sql for each in expressions)).collect()
     with duckdb.connect(config={"threads": 1}) as database:
-        faces = ", ".join(face_of(each, NUMBERS) for each in expressions)
+        faces = ", ".join(duckdb_expression(each, NUMBERS) for each in expressions)
         ours = database.from_arrow(events).query("events", f"SELECT {faces} FROM events").fetchall()
     for text, mine, expected in zip(DIVISIONS, zip(*ours, strict=True), zip(*theirs, strict=True), strict=True):
         assert mine == expected, text
@@ -141,7 +141,7 @@ def test_both_cases_of_every_character(spark: Any, tmp_path: Path) -> None:
     with duckdb.connect(config={"threads": 1}) as database:
         database.register("theirs", theirs.toArrow())
         for name in ("lower", "upper"):
-            face = face_of(computed_expression(f"{name}(text)"), {"text": STRING})
+            face = duckdb_expression(computed_expression(f"{name}(text)"), {"text": STRING})
             others = f"regexp_matches(text, '[{OTHER_CASE[name]}]')"
             different = database.execute(f"SELECT text FROM theirs WHERE NOT {others} AND {face} <> {name}").fetchall()
             ((failures,),) = database.execute(f"SELECT count(*) FROM theirs WHERE {others}").fetchall()

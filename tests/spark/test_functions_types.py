@@ -12,14 +12,14 @@ import pytest
 
 from headrace.define.expression.check import parse_expression
 from headrace.define.expression.coercion import CASTS
-from headrace.define.expression.computed import ALLOWED, duckdb_sql
+from headrace.engine.duckdb_terms import ALLOWED, duckdb_sql
 from headrace.define.expression.functions import TABLE
-from headrace.define.expression.spark_face import for_spark
+from headrace.engine.spark_views import for_spark
 from headrace.define.expression.time_patterns import is_ours, refuse_time_pattern
 from headrace.define.tokens import escape
 from headrace.errors import DefinitionError
-from headrace.maintain.matches import with_computed
-from headrace.parse.time_patterns import register
+from headrace.engine.spark_columns import with_computed
+from headrace.engine.time_functions import register
 from headrace.types import (
     BIGINT,
     BOOLEAN,

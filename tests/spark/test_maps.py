@@ -13,9 +13,9 @@ from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.own import functions_in
 from headrace.define.relation import Filter, Map, Project, Relation
-from headrace.define.relation_duckdb import rows_sql
-from headrace.maintain.maps import give_outcomes
-from headrace.maintain.rows import rows_of
+from headrace.engine.duckdb_relations import rows_sql
+from headrace.engine.udf_calls import give_outcomes
+from headrace.engine.spark_relations import rows_of
 
 CODE = """
 import pyarrow as pa

@@ -9,13 +9,13 @@ import duckdb
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression import computed
+from headrace.engine import duckdb_terms
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.computed import duckdb_sql
+from headrace.engine.duckdb_terms import duckdb_sql
 from headrace.define.expression.functions import TABLE
-from headrace.define.expression.spark_face import for_spark, spark_face
+from headrace.engine.spark_views import for_spark, spark_view
 from headrace.define.tokens import escape
-from headrace.maintain.matches import with_computed
+from headrace.engine.spark_columns import with_computed
 from headrace.maintain.partials import partials
 from headrace.types import STRING, Expression
 
@@ -122,9 +122,9 @@ def test_patterns_in_every_place_of_a_view(spark):
         ("ab" * 20_000, "2", 0, "xxyxx"),
         ("", None, 0, ""),
     }
-    assert len(spark_face(stream, view).computed) == 6
+    assert len(spark_view(stream, view).computed) == 6
 
 
 def test_every_function_that_takes_a_pattern_is_run_by_re2():
     taking = {function.name for function in TABLE if any(p.kind == "REGEX" for p in function.parameters)}
-    assert {*taking, "RLIKE"} == set(computed.PATTERNS)
+    assert {*taking, "RLIKE"} == set(duckdb_terms.PATTERNS)

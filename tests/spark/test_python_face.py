@@ -11,9 +11,9 @@ from typing import Any
 
 from headrace.define.expression.check import Scope, check, parse_tree
 from headrace.define.expression.functions import FUNCTIONS
-from headrace.define.expression.python_face import Face, compile_face
-from headrace.define.expression.python_functions import FACES, NULLS
-from headrace.define.expression.spark_face import for_spark
+from headrace.engine.python_evaluation import Evaluate, compile_expression
+from headrace.engine.python_functions import EVALUATED, NULLS
+from headrace.engine.spark_views import for_spark
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
@@ -42,11 +42,11 @@ NEARLY = (
 )  # the last digit is the platform's
 
 
-def compiled(text: str) -> tuple[Expression, Face] | None:
+def compiled(text: str) -> tuple[Expression, Evaluate] | None:
     source = Source(text)
     try:
         expression = check(source, parse_tree(source), Scope(TYPES))
-        return expression, compile_face(expression, tuple(TYPES.items()))
+        return expression, compile_expression(expression, tuple(TYPES.items()))
     except DefinitionError:
         return None
 
@@ -90,8 +90,8 @@ def same(a: Any, b: Any, of: Type, *, nearly: bool) -> bool:
 
 
 def test_every_function_is_either_computed_or_refused() -> None:
-    assert set(FACES) | set(NULLS) <= set(FUNCTIONS)
-    refused = set(FUNCTIONS) - set(FACES) - set(NULLS)
+    assert set(EVALUATED) | set(NULLS) <= set(FUNCTIONS)
+    refused = set(FUNCTIONS) - set(EVALUATED) - set(NULLS)
     assert refused == {
         "regexp_extract", "regexp_replace", "regexp_like", "initcap", "soundex", "levenshtein", "get_json_object", "parse_url", "date_format",
         "xxhash64", "hash", "split", "from_utc_timestamp", "to_utc_timestamp",

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.aggregate import Aggregate
-from headrace.aggregate.hashes import second_spark_hash, spark_hash
+from headrace.aggregate.kernels import second_spark_hash, spark_hash
 from headrace.types import decimal
 from tests.aggregates import column
 

@@ -11,12 +11,12 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.duckdb_face import face_of
-from headrace.define.expression.spark_face import for_spark
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.spark_views import for_spark
 from headrace.define.expression.time_patterns import MONTHS, is_ours, refuse_time_pattern
-from headrace.maintain.matches import with_computed
-from headrace.parse.time_patterns import read_times, register
-from headrace.parse.zones import ABBREVIATIONS
+from headrace.engine.spark_columns import with_computed
+from headrace.engine.time_functions import read_times, register
+from headrace.engine.zones import ABBREVIATIONS
 from headrace.types import STRING
 
 SEED = 2
@@ -157,7 +157,7 @@ def test_both_lanes_read_what_spark_cannot(spark: Any) -> None:
         (for_job,), computed = for_spark([expression], {"text": STRING})
         frame = spark.createDataFrame([(text,) for text in texts], "text STRING").coalesce(1)
         rows = with_computed(frame, computed).selectExpr(f"unix_micros({for_job.sql}) AS us").collect()
-        face = face_of(expression, {"text": STRING})
+        face = duckdb_expression(expression, {"text": STRING})
         with duckdb.connect(config={"threads": 1}) as database:
             register(database)
             database.execute("SET TimeZone = 'UTC'")

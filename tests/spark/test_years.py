@@ -19,11 +19,11 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.expression.check import Checker, Scope, parse_expression, parse_tree
-from headrace.define.expression.computed import duckdb_sql, duckdb_type, refuse_computed
+from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type, refuse_computed
 from headrace.define.expression.functions import TABLE
 from headrace.define.tokens import Source, escape
 from headrace.maintain.partials import OUR_COLUMNS, write_partials
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.duckdb_face import face_of
-from headrace.parse.time_patterns import register
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.time_functions import register
 from headrace.types import TIMESTAMP
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Monrovia", "UTC", "GMT")
@@ -39,6 +39,6 @@ def test_times_are_those_of_spark(spark: Any, function: str, zone: str) -> None:
     register(database)
     column = pa.array(values, pa.timestamp("us", "UTC"))
     database.register("events", pa.table([pa.array(range(len(values))), column], names=["n", "x"]))
-    face = face_of(parse_expression(sql, {"x": TIMESTAMP}), {"x": TIMESTAMP})
+    face = duckdb_expression(parse_expression(sql, {"x": TIMESTAMP}), {"x": TIMESTAMP})
     found = database.sql(f"SELECT epoch_us({face}) FROM events ORDER BY n").fetchall()
     assert [us for (us,) in found] == expected

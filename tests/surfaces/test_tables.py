@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.define.expression.long_keys import LONGEST_KEY
+from headrace.engine.value_bounds import LONGEST_KEY
 from headrace.errors import NotReadyError, RequestError
 from tests.surfaces.conftest import ERROR_SHAPE, Ran, Served
 from tests.surfaces.forms import FORMS

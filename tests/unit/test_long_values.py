@@ -15,8 +15,8 @@ import structlog
 from headrace import logs
 from headrace.cells import key_value, value
 from headrace.define.catalog import parse
-from headrace.define.expression.duckdb_face import duckdb_face
-from headrace.define.expression.long_keys import LONGEST_KEY
+from headrace.engine.duckdb_views import duckdb_view
+from headrace.engine.value_bounds import LONGEST_KEY
 from headrace.parse.frames import frame_messages
 from headrace.parse.parser import Parser
 
@@ -44,7 +44,7 @@ def test_long_keys_of_a_view_are_shortened_and_stay_different() -> None:
         "CREATE STREAM s (k STRING, n INT); "
         "CREATE MATERIALIZED VIEW v AS SELECT concat(k, '!') AS key, n, count(*) AS c FROM s GROUP BY concat(k, '!'), n"
     )
-    text, number = (key.expression.sql for key in duckdb_face(catalog.streams["s"], catalog.views["v"]).keys)
+    text, number = (key.expression.sql for key in duckdb_view(catalog.streams["s"], catalog.views["v"]).keys)
     long = ["é" * LONGEST_KEY + end for end in "ab"]
     rows = duckdb.execute(f"SELECT {text}, {number} FROM (SELECT unnest(?) AS k, 1 AS n)", [["a", None, *long]])
     keys: list[Any] = [key for key, _ in rows.fetchall()]

@@ -1,6 +1,6 @@
 """Mergeable summaries: each aggregate is one class, which the registry finds."""
 
-from headrace.aggregate.base import Aggregate, BatchOnly, Example, Function, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, BatchOnly, Example, ArrowFunction, Partial, PartialColumn, Value
 from headrace.aggregate.merges import MAX, MIN, SUM, Merge
 from headrace.aggregate.registry import INTERNAL, REGISTRY
 from headrace.aggregate.signature import Argument, Constant, Parameter
@@ -16,7 +16,7 @@ __all__ = [
     "BatchOnly",
     "Constant",
     "Example",
-    "Function",
+    "ArrowFunction",
     "Merge",
     "Parameter",
     "Partial",

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
-from headrace.aggregate.hashes import hash_function, spark_hash, unhashed_double
+from headrace.aggregate.aggregate import Aggregate, Example, ArrowFunction, Partial, PartialColumn, Value
+from headrace.aggregate.kernels import hash_function, spark_hash, unhashed_double
 from headrace.aggregate.merges import EXACT, Merge, order_of
-from headrace.aggregate.packed import Lists, binary, join
-from headrace.aggregate.signature import Argument, Constant, Kind, Parameter, whole
+from headrace.aggregate.kernels import Lists, binary, join
+from headrace.aggregate.signature import Argument, Constant, ArgumentKind, Parameter, whole
 from headrace.types import BIGINT, BINARY, DOUBLE, INT, STRING, Expression, Type, array, struct
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LEAST_LOG2 = 3  # of its slots
 MOST_PLAIN_SCALE = 6  # Spark writes DECIMALs of a larger scale with an exponent
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMAT = 4 | 1 << 8 | 10 << 16  # 4 integers before the counts, version, family
-COUNTED = Kind(
+COUNTED = ArgumentKind(
     "a text, a number, BOOLEAN, DATE or TIMESTAMP",
     ("STRING", "INT", "BIGINT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"),
 )
@@ -169,13 +169,13 @@ class ApproxTopK(Aggregate):
         return (f"{self.lifts[0].name}({self.of_values(f'list({item})', x)})",)
 
     @property
-    def prepares(self) -> Function | None:
+    def prepares(self) -> ArrowFunction | None:
         return hash_function(self.argument.type) if self.argument.type == DOUBLE else None
 
     @property
-    def lifts(self) -> tuple[Function, ...]:
+    def lifts(self) -> tuple[ArrowFunction, ...]:
         run = functools.partial(sketch_texts, log2=self.log2)
-        return (Function(f"frequent_sketch_{self.log2}_of", STRING, BINARY, run, of_list=True),)
+        return (ArrowFunction(f"frequent_sketch_{self.log2}_of", STRING, BINARY, run, of_list=True),)
 
     def lift(self, x: Value) -> Partial:
         if x is None:

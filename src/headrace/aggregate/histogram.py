@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import SUM
 from headrace.aggregate.signature import NUMBER, Argument, Constant, Parameter
 from headrace.types import BIGINT, DOUBLE, INT, Expression, Type, array

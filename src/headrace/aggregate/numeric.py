@@ -1,4 +1,4 @@
-"""Counts and totals: count, count_if, sum, avg."""
+"""Counts, totals and conditions: count, count_if, sum, avg, bool_or, bool_and."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, ClassVar
-
-from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import EXACT, SUM
 from headrace.aggregate.signature import ANY, CONDITION, NUMBER, Argument, Constant
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Expression, Type, decimal
+import operator
+from typing import ClassVar
+from headrace.aggregate.aggregate import Example, Partial, PartialColumn, Plain, Value
+from headrace.aggregate.merges import Merge
+from headrace.aggregate.signature import CONDITION, Argument
+from headrace.types import BOOLEAN, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
 
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
 # events can overflow on the way to a sum that fits.
@@ -292,3 +299,59 @@ class Avg(_Total):
             total = total.cast(pa.float64())
         some = pc.if_else(pc.equal(count, 0), None, count)
         return pc.divide(total, some.cast(pa.float64()))
+
+
+
+class _Logical(Plain):
+    """What bool_or and bool_and share: one value, NULL skipped."""
+
+    takes = (Argument("expression", CONDITION),)
+    gives = "BOOLEAN"
+    column_merge: ClassVar[Merge]
+    has_duckdb_face = True
+
+    @property
+    def type(self) -> Type:
+        return BOOLEAN
+
+    @property
+    def columns(self) -> tuple[PartialColumn, ...]:
+        return (PartialColumn("", BOOLEAN, self.column_merge),)
+
+    def spark_columns(self, x: str) -> tuple[str, ...]:
+        return (self.filtered(f"{self.name}({x})"),)
+
+    duckdb_columns = spark_columns
+
+    def lift(self, x: Value) -> Partial:
+        return (x,)
+
+
+class BoolOr(_Logical):
+    """bool_or(x)."""
+
+    name = "bool_or"
+    distinct = "bool_or"
+    summary = "Whether an expression is true for at least one event."
+    examples = (
+        Example((BOOLEAN,), ((False,), (None,), (True,)), True),
+        Example((BOOLEAN,), ((False,), (None,)), False),
+        Example((BOOLEAN,), ((None,),), None),
+    )
+    other_names = ("some", "any")
+    column_merge = Merge("or", operator.or_, "{0} OR {1}", "bool_or({0})", chooses=True)
+
+
+class BoolAnd(_Logical):
+    """bool_and(x)."""
+
+    name = "bool_and"
+    distinct = "bool_and"
+    summary = "Whether an expression is true for every event of which it is not NULL."
+    examples = (
+        Example((BOOLEAN,), ((True,), (None,), (False,)), False),
+        Example((BOOLEAN,), ((True,), (None,)), True),
+        Example((BOOLEAN,), ((None,),), None),
+    )
+    other_names = ("every",)
+    column_merge = Merge("and", operator.and_, "{0} AND {1}", "bool_and({0})", chooses=True)

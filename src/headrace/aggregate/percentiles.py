@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, Example, ArrowFunction, Partial, PartialColumn, Value
 from headrace.aggregate.merges import EXACT, Merge
-from headrace.aggregate.packed import Lists, binary, join
-from headrace.aggregate.signature import Argument, Constant, Kind, Parameter, whole
+from headrace.aggregate.kernels import Lists, binary, join
+from headrace.aggregate.signature import Argument, Constant, ArgumentKind, Parameter, whole
 from headrace.types import BINARY, DOUBLE, INT, Expression, Type, array
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LEAST_K = 8
 FORMAT = 5 | 1 << 8 | 15 << 16 | 8 << 48  # 5 integers before the levels, version, family, least size of a level
 SLACK = 1e-12  # engines may convert a DECIMAL to neighbouring doubles
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-ORDERED = Kind(
+ORDERED = ArgumentKind(
     "a number, DATE or TIMESTAMP",
     ("INT", "BIGINT", "DOUBLE", "DECIMAL", "DATE", "TIMESTAMP"),
     fix="cast it: CAST({x} AS DOUBLE)",
@@ -164,9 +164,9 @@ class ApproxPercentile(Aggregate):
         return (f"{self.lifts[0].name}({self.of_values(f'list({value})', value)})",)
 
     @property
-    def lifts(self) -> tuple[Function, ...]:
+    def lifts(self) -> tuple[ArrowFunction, ...]:
         run = functools.partial(sketch_lists, k=self.k)
-        return (Function(f"kll_sketch_{self.k}_of", DOUBLE, BINARY, run, of_list=True),)
+        return (ArrowFunction(f"kll_sketch_{self.k}_of", DOUBLE, BINARY, run, of_list=True),)
 
     def lift(self, x: Value) -> Partial:
         value = self._number(x)

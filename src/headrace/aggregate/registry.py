@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from headrace.aggregate.base import Aggregate
+from headrace.aggregate.aggregate import Aggregate
 
 _PACKAGE = __name__.rpartition(".")[0]
 

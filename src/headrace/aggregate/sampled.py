@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING
 
-from headrace.aggregate.base import Aggregate, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, Partial, PartialColumn, Value
 from headrace.aggregate.merges import EXACT, SUM
 from headrace.aggregate.numeric import DOUBLE_TOLERANCE, Count, CountIf, Sum
 from headrace.types import DOUBLE

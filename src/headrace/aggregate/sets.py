@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import bounded, bounded_sql
 from headrace.aggregate.ordered import MOST, Chosen
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Parameter

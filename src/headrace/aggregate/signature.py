@@ -11,7 +11,7 @@ Constant = Single | tuple[Single, ...]
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArgumentKind:
     """The values that an argument may have."""
 
     words: str
@@ -43,11 +43,11 @@ def _has_map(of: Type) -> bool:
     return of.name == "MAP" or any(_has_map(part) for _, part in of.parts)
 
 
-ANY = Kind("a value", nested=True)
-KEPT = Kind("a value", nested=True, maps=False, fix="take one of its values, as in {x}['key']")
-SINGLE = Kind("a value")
-NUMBER = Kind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it: CAST({x} AS DOUBLE)")
-CONDITION = Kind("a condition", ("BOOLEAN",), fix="write a condition, as in {x} IS NOT NULL")
+ANY = ArgumentKind("a value", nested=True)
+KEPT = ArgumentKind("a value", nested=True, maps=False, fix="take one of its values, as in {x}['key']")
+SINGLE = ArgumentKind("a value")
+NUMBER = ArgumentKind("a number", ("INT", "BIGINT", "DOUBLE", "DECIMAL"), fix="cast it: CAST({x} AS DOUBLE)")
+CONDITION = ArgumentKind("a condition", ("BOOLEAN",), fix="write a condition, as in {x} IS NOT NULL")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Argument:
     """
 
     name: str
-    kind: Kind
+    kind: ArgumentKind
     optional: bool = False
     repeats: bool = False
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headrace.aggregate.base import Aggregate, Example, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.numeric import DOUBLE_TOLERANCE
 from headrace.aggregate.signature import NUMBER, Argument

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.alert.incident import FOREVER_US, Observation
-from headrace.define.expression.python_face import compile_face
+from headrace.engine.python_evaluation import compile_expression
 from headrace.define.model import Alert, Window
 from headrace.format import EPOCH
 from headrace.serve.values import encoder
@@ -23,11 +23,11 @@ class Condition:
         self, alert: Alert, columns: Sequence[tuple[str, Type]], keys: Sequence[str], window: Window | None
     ) -> None:
         self._names = [name for name, _ in columns]
-        self._where = compile_face(alert.where, tuple(columns)) if alert.where else None
+        self._where = compile_expression(alert.where, tuple(columns)) if alert.where else None
         encoders = {name: encoder(of) for name, of in columns}
         self._keys = [(name, self._names.index(name), encoders[name]) for name in keys]
         self._outputs: list[tuple[str, Callable[[Sequence[Any]], Any], Callable[[Any], Any] | None]] = [
-            (output.name, compile_face(output.expression, tuple(columns)), encoder(output.expression.type))
+            (output.name, compile_expression(output.expression, tuple(columns)), encoder(output.expression.type))
             for output in alert.outputs
         ]
         self._columns = [(name, at, encoders[name]) for at, name in enumerate(self._names)]

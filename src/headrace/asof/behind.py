@@ -10,15 +10,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.aggregate import Aggregate
-from headrace.define.expression.spark_face import spark_face
+from headrace.engine.spark_views import spark_view
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
 from headrace.lake.files import LakeFile
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
 from headrace.lake.storage import Storage
-from headrace.maintain.joins import JOINED
+from headrace.maintain.spark_joins import JOINED
 from headrace.maintain.partials import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
-from headrace.maintain.rows import Joins
+from headrace.engine.spark_relations import Joins
 from headrace.serve.cell import Cell
 from headrace.store.version import Version
 from headrace.types import BIGINT, STRING, Expression, Type
@@ -60,7 +60,7 @@ def key_events(
     if view.relation is not None and view.relation.tables:
         events = events.withColumn(JOINED, F.array().cast("array<string>"))
     rows = view_rows(events, stream, view, joins, places=True)
-    for key in spark_face(view.rows_of(stream), view).view.keys:
+    for key in spark_view(view.rows_of(stream), view).view.keys:
         target = F.lit(cell.key[key.name]).cast(str(key.expression.type))
         rows = rows.where(F.expr(key.expression.sql).eqNullSafe(target))
     return rows
@@ -115,7 +115,7 @@ def read_page(
         F.length(VALUE).alias("bytes"),
         F.expr(f"substring({VALUE}, 1, {SHOWN_BYTES})").alias("value"),
     ]
-    for at, column in enumerate(spark_face(stream, version.view).view.columns):
+    for at, column in enumerate(spark_view(stream, version.view).view.columns):
         condition = column.aggregate.where
         columns.append(F.expr(_argument(column.aggregate).sql).alias(f"a{at}"))
         columns.append(F.expr(f"coalesce({condition.sql}, false)" if condition else "true").alias(f"p{at}"))

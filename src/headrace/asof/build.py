@@ -13,7 +13,7 @@ from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.lake.commits import times_before
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
-from headrace.maintain.joins import TableLogs
+from headrace.maintain.spark_joins import TableLogs
 from headrace.maintain.partials import damage_of
 from headrace.maintain.step import step_end
 from headrace.spark.failures import from_spark, one_line

@@ -23,7 +23,7 @@ from headrace.errors import CorruptionError, HeadraceError, QuestionError, Unava
 from headrace.format import EPOCH
 from headrace.lake.dead import decoded
 from headrace.lake.table import LakeTable
-from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import damage_of
 from headrace.names import decode_name, encode_name, shell
 from headrace.serve.answer import Answer

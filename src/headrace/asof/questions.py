@@ -33,7 +33,7 @@ from headrace.store.version import Version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.maintain.joins import TableLogs
+    from headrace.maintain.spark_joins import TableLogs
 
 AT_ONCE = 2  # questions that Spark computes; each slows the updates of views
 
@@ -152,7 +152,7 @@ class LakeQuestions:
 
     def _logs(self) -> TableLogs:
         """The logs of tables: they are lakes like those of other streams."""
-        from headrace.maintain.joins import TableLogs  # loads PySpark: the server accepts events first
+        from headrace.maintain.spark_joins import TableLogs  # loads PySpark: the server accepts events first
 
         def find(stream: str) -> tuple[Stream, LakeTable] | None:
             definition, table = self._lake(stream)

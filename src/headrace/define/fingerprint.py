@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.aggregate import INTERNAL, Aggregate
-from headrace.aggregate.own import OwnAggregate, OwnDefinition
+from headrace.aggregate.udaf import UserAggregate, UdafDefinition
 from headrace.define import own
 from headrace.define.calendar import Calendar
 from headrace.define.expression_json import expression_from_json, optional_from_json, optional_to_json
@@ -106,15 +106,15 @@ def to_json(definition: Definition) -> dict[str, Any]:
     return _with_code(view, _own_aggregates(definition))
 
 
-def _with_code(value: dict[str, Any], aggregates: Sequence[OwnDefinition]) -> dict[str, Any]:
+def _with_code(value: dict[str, Any], aggregates: Sequence[UdafDefinition]) -> dict[str, Any]:
     """A definition with the functions of the workspace that it calls."""
     code: list[own.Own] = [*own.functions_in(json.dumps(value, ensure_ascii=False)), *aggregates]
     return {**value, OWN: [own.to_json(each) for each in code]} if code else value
 
 
-def _own_aggregates(view: View) -> list[OwnDefinition]:
+def _own_aggregates(view: View) -> list[UdafDefinition]:
     classes = {type(column.aggregate) for column in view.columns}
-    return sorted((cls.definition for cls in classes if issubclass(cls, OwnAggregate)), key=lambda each: each.name)
+    return sorted((cls.definition for cls in classes if issubclass(cls, UserAggregate)), key=lambda each: each.name)
 
 
 def has_code(view: View) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.define.expression.computed import duckdb_name, duckdb_type
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.logical_errors import as_definition_error, reads_stream
 from headrace.define.mistakes import FollowUpError, each, join
 from headrace.define.model import LogicalView, Stream, View

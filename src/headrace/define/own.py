@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
-from headrace.aggregate.own import OwnCode, OwnDefinition, declare_aggregate, own_class
+from headrace.aggregate.udaf import UserCode, UdafDefinition, declare_aggregate, own_class
 from headrace.define.reader import parse_type
 
 DIGITS = 8
@@ -26,7 +26,7 @@ _FULL_NAME = re.compile(rf"\b[a-z][a-z0-9_]*__[0-9a-f]{{{DIGITS}}}\b")
 
 
 @dataclass(frozen=True)
-class OwnFunction(OwnCode):
+class OwnFunction(UserCode):
     """A function: one value for each event."""
 
     @property
@@ -37,7 +37,7 @@ class OwnFunction(OwnCode):
 
 # By full name: those of loaded definitions, and of views that were read back. Equal names have equal code.
 _known: dict[str, OwnFunction] = {}
-Own = OwnFunction | OwnDefinition
+Own = OwnFunction | UdafDefinition
 # By name: those that the definitions that are being read may call.
 callable_names: ContextVar[dict[str, Own] | None] = ContextVar("callable_names", default=None)
 
@@ -72,7 +72,7 @@ def find_function(name: str) -> OwnFunction | None:
 def find_aggregate(name: str) -> type[Aggregate] | None:
     """The aggregate of a name in lower case: ours, or one of the workspace, also by its full name."""
     own = (callable_names.get() or {}).get(name)
-    if isinstance(own, OwnDefinition):
+    if isinstance(own, UdafDefinition):
         return declare_aggregate(own)
     return REGISTRY.get(name) or own_class(name)
 
@@ -133,7 +133,7 @@ def to_json(own: Own) -> dict[str, Any]:
         "digest": own.digest,
         "code": base64.b64encode(own.code).decode(),
     }
-    return {**value, "partial": str(own.partial)} if isinstance(own, OwnDefinition) else value
+    return {**value, "partial": str(own.partial)} if isinstance(own, UdafDefinition) else value
 
 
 def from_json(value: Mapping[str, Any]) -> Own:
@@ -141,5 +141,5 @@ def from_json(value: Mapping[str, Any]) -> Own:
     takes = tuple((name, parse_type(of)) for name, of in value["takes"])
     gives, digest, code = parse_type(value["gives"]), value["digest"], base64.b64decode(value["code"])
     if "partial" in value:
-        return OwnDefinition(value["name"], takes, gives, digest, code, parse_type(value["partial"]))
+        return UdafDefinition(value["name"], takes, gives, digest, code, parse_type(value["partial"]))
     return OwnFunction(value["name"], takes, gives, digest, code)

@@ -13,7 +13,7 @@ from headrace.aggregate import Aggregate
 from headrace.define.columns import contains_aggregate, is_aggregate, read_aggregate
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.expression.parser import ExpressionParser
-from headrace.define.expression.python_face import refuse_python
+from headrace.engine.python_evaluation import refuse_python
 from headrace.define.expression.syntax import Call, Interval, Literal, Name, Node, Part, Star
 from headrace.define.expression.terms import Term, render
 from headrace.define.fingerprint import aggregate_id

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from headrace.aggregate.latest import LatestRow
+from headrace.aggregate.ordered import LatestRow
 from headrace.aggregate.signature import KEPT
-from headrace.define.expression.duckdb_face import duckdb_face
+from headrace.engine.duckdb_views import duckdb_view
 from headrace.define.expression.terms import quote
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import expressions_of, names_in
@@ -203,7 +203,7 @@ def _refuse_spark(view: View, rows: Stream) -> None:
     if own:
         raise DefinitionError(f"view '{view.name}' over a table calls {own[0].name}() of a definition file", fix=fix)
     try:
-        duckdb_face(rows, view)
+        duckdb_view(rows, view)
     except DefinitionError as error:
         raise DefinitionError(f"view '{view.name}' over a table: {error.message}", fix=fix) from error
 

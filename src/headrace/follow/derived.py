@@ -13,22 +13,22 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.define.expression.computed import duckdb_name
-from headrace.define.expression.python_face import compile_face
+from headrace.engine.duckdb_terms import duckdb_name
+from headrace.engine.python_evaluation import compile_expression
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import functions_in
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep
-from headrace.define.relation_duckdb import refuse_join, rows_sql, types_after
+from headrace.engine.duckdb_relations import refuse_join, rows_sql, types_after
 from headrace.errors import DefinitionError, HeadraceError, QuestionError
 from headrace.follow.chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.follow.page import EventCursor
 from headrace.follow.table_rows import PinnedJoins, TableChanges, in_parts
 from headrace.lake.schema import COMMIT, POSITION, TABLES
 from headrace.lake.table import LakeTable
-from headrace.maintain.maps import give_outcomes
-from headrace.maintain.own import give_function
+from headrace.engine.udf_calls import give_outcomes
+from headrace.engine.udf_calls import give_function
 from headrace.parse.schema import utc_us
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 from headrace.types import TIMESTAMP, Type, arrow_type
 
 OURS = (COMMIT, POSITION, ARRIVED)
@@ -156,14 +156,14 @@ def _step(rows: list[Row], types: dict[str, Type], step: RowStep) -> tuple[list[
 
     match step:
         case Filter():
-            holds = compile_face(step.condition, known)
+            holds = compile_expression(step.condition, known)
             return [row for row in rows if holds(values(row)) is True], types
         case Project():
-            faces = [(name, compile_face(of, known)) for name, of in step.columns]
+            faces = [(name, compile_expression(of, known)) for name, of in step.columns]
             projected = [{ARRIVED: row[ARRIVED], **{name: face(values(row)) for name, face in faces}} for row in rows]
             return projected, {name: of.type for name, of in step.columns}
         case Explode():
-            elements = compile_face(step.values, known)
+            elements = compile_expression(step.values, known)
             exploded = [{**row, **added} for row in rows for added in _elements(step, elements(values(row)))]
             return exploded, types_after(types, step)
     raise DefinitionError("only Spark computes it")

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.own import functions_in
-from headrace.define.relation_duckdb import KIND, REASON, failures_sql
+from headrace.engine.duckdb_relations import KIND, REASON, failures_sql
 from headrace.errors import DefinitionError, NotFoundError, NotReadyError, QuestionError, UsageError
 from headrace.follow.chunks import CHUNK_ROWS, read_chunk
 from headrace.follow.page import EventCursor
@@ -32,9 +32,9 @@ from headrace.lake.dead import SHOWN_BYTES, make_letter
 from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
 from headrace.lake.schema import COMMIT, POSITION, TABLES, VALUE
 from headrace.lake.table import LakeTable
-from headrace.maintain.maps import give_outcomes
+from headrace.engine.udf_calls import give_outcomes
 from headrace.names import shell
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 from headrace.store.version import NOT_PINNED, Pinned
 
 OURS = (COMMIT, POSITION, ARRIVED)

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.expression.check import Scope, check_condition, parse_tree
-from headrace.define.expression.duckdb_face import face_of
-from headrace.define.expression.python_face import Face, compile_face
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.define.mistakes import each
 from headrace.define.model import Stream
 from headrace.define.own import functions_in
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 from headrace.serve.values import key_value
 from headrace.types import Expression
 
@@ -119,16 +119,16 @@ def _read_keys(stream: Stream, key: Mapping[str, Any]) -> Keys:
     return tuple(sorted(keys))
 
 
-def _faces(where: Expression, stream: Stream) -> tuple[str | None, Face | None]:
+def _faces(where: Expression, stream: Stream) -> tuple[str | None, Evaluate | None]:
     """The condition for DuckDB, and as a function for events where only Python computes the value that Spark would."""
     types = stream.types()
     sql, face = None, None
     try:
-        sql = face_of(where, types)
+        sql = duckdb_expression(where, types)
     except DefinitionError as error:
         refusal = error
     try:
-        face = compile_face(where, tuple(types.items()))
+        face = compile_expression(where, tuple(types.items()))
     except DefinitionError:
         if sql is None:
             raise QuestionError(f"where: {refusal.message}", fix="write the condition without it") from refusal

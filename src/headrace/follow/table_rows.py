@@ -19,20 +19,20 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import functions_in
 from headrace.define.relation import Join, Log
-from headrace.define.relation_duckdb import KIND, REASON, Rows, changes_sql, finish_join, side_name
+from headrace.engine.duckdb_relations import KIND, REASON, DuckdbRows, changes_sql, finish_join, side_name
 from headrace.define.tables import DELETED
 from headrace.errors import NotReadyError, QuestionError, UnavailableError
 from headrace.follow.chunks import read_group
 from headrace.lake.fill import shape_of
 from headrace.lake.schema import COMMIT, POSITION, TABLES, table_schema
 from headrace.lake.table import LakeTable
-from headrace.maintain.maps import give_outcomes
-from headrace.maintain.own import give_function
-from headrace.parse.time_patterns import register
+from headrace.engine.udf_calls import give_outcomes
+from headrace.engine.udf_calls import give_function
+from headrace.engine.time_functions import register
 from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import STRING
 
@@ -206,15 +206,15 @@ class PinnedJoins:
         self._pinned = pinned
         self._sides: dict[tuple[str, Join], tuple[str, str]] = {}  # with the name of each and a query for its keys
 
-    def join(self, rows: Rows, step: Join) -> Rows:
+    def join(self, rows: DuckdbRows, step: Join) -> DuckdbRows:
         """The rows after a join."""
         return finish_join(rows, self._matches(rows, step), step)
 
-    def missing(self, rows: Rows, step: Join) -> Rows | None:
+    def missing(self, rows: DuckdbRows, step: Join) -> DuckdbRows | None:
         """The rows that a join leaves out since the table has no row with their key, with `REASON` and `KIND`."""
         if step.kind not in ("inner", "semi"):
             return None
-        matches = Rows(self._matches(rows, step), rows.types, rows.reserved, rows.stream)
+        matches = DuckdbRows(self._matches(rows, step), rows.types, rows.reserved, rows.stream)
         names = " and ".join(column for _, column in step.keys)
         start = f"missing key: table '{step.table}' has no row with "
         values = [
@@ -224,7 +224,7 @@ class PinnedJoins:
         reason = f"{_text(start)} || " + " || ' and ' || ".join(values)
         return matches.where("NOT _matched").select({REASON: reason, KIND: _text(f"{start}this {names}")}, {})
 
-    def _matches(self, rows: Rows, step: Join) -> str:
+    def _matches(self, rows: DuckdbRows, step: Join) -> str:
         """A query for the rows with the columns of the table, and `_matched`: whether it has a row with their key."""
         columns = {f"_key_{at}": rows.expression(of) for at, (of, _) in enumerate(step.keys)}
         versions = {PIN: self._pin(step.log), **self._fill(step)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.define.expression.check import Scope, check_condition, parse_tree
-from headrace.define.expression.python_face import Face, compile_face
+from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.define.mistakes import each
 from headrace.define.own import functions_in
 from headrace.define.tokens import Source
@@ -30,7 +30,7 @@ class ChangeFilter:
     _known: dict[Row, bool] = field(default_factory=dict)  # by row: whether the reader has it
     _columns: Columns | None = None
     _selected: list[tuple[int, set[Any]]] = field(default_factory=list)
-    _face: Face | None = None
+    _face: Evaluate | None = None
 
     def select(self, batch: ChangeBatch) -> tuple[Sequence[Row], Sequence[Row]]:
         """Upserts and deletes of a batch."""
@@ -95,13 +95,13 @@ def _place(row: Row, places: Iterable[int]) -> Row:
     return tuple(rank(row[place]) for place in places)
 
 
-def _compile(where: str, columns: Columns) -> Face:
+def _compile(where: str, columns: Columns) -> Evaluate:
     source = Source(where)
     try:
         expression = check_condition(source, parse_tree(source), Scope(dict(columns)), "where")
         if functions_in(expression.sql):
             raise QuestionError("where: functions of the workspace are for definitions", fix="use built-in functions")
-        return compile_face(expression, columns)
+        return compile_expression(expression, columns)
     except DefinitionError as error:
         first = each(error)[0]
         raise QuestionError(

@@ -19,7 +19,7 @@ from headrace.define.model import CSV, Stream
 from headrace.lake.batches import of_group
 from headrace.lake.pins import no_pins, pin_column
 from headrace.lake.schema import COMMIT, TABLES, VALUE, table_schema
-from headrace.parse.compute import Computing
+from headrace.engine.computed_fields import Computing
 from headrace.parse.frames import Frames, frame_values
 from headrace.parse.objects import LenientReader
 from headrace.parse.parser import read_text

@@ -26,7 +26,7 @@ from headrace.lake.files import LakeFile
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
 from headrace.maintain.build_times import BuildTimes
-from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.over_tables import TableAudits
 from headrace.maintain.partials import damage_of
 from headrace.maintain.slices import DRIFT, Slices, remove_unneeded, slices_folder

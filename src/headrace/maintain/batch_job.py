@@ -18,7 +18,7 @@ from headrace.define.model import Stream
 from headrace.errors import UnavailableError
 from headrace.lake.files import LakeFile
 from headrace.lake.table import LakeTable
-from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, read_events, write_partials
 from headrace.spark.session import Session
 from headrace.store.version import Version

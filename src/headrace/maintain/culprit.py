@@ -16,7 +16,7 @@ from headrace.format import cut
 from headrace.lake.files import LakeFile
 from headrace.lake.schema import COMMIT, POSITION, VALUE
 from headrace.lake.storage import Storage
-from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, partials, read_events
 from headrace.store.version import Version
 

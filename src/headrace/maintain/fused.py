@@ -20,7 +20,7 @@ import structlog
 
 from headrace.define.model import Stream
 from headrace.define.relation import Join
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.errors import ConflictError
 from headrace.faults import fault_point
 from headrace.lake.pins import Pins
@@ -28,7 +28,7 @@ from headrace.lake.table import LakeState, LakeTable
 from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of
 from headrace.maintain.step import apply_step, make_step
 from headrace.maintain.table_at import TableAt
-from headrace.maintain.table_states import TableStates
+from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.names import encode_name
 from headrace.store.base import Store
 from headrace.store.columns import partials_of
@@ -75,7 +75,7 @@ class Fused:
         scratch: Path,
         *,
         is_suspect: Callable[[Version], bool] = lambda version: False,
-        tables: TableStates | None = None,
+        tables: TableSnapshots | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._stream = stream

@@ -20,22 +20,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from headrace.aggregate import Aggregate, Function
-from headrace.aggregate.packed import unchunked
+from headrace.aggregate import Aggregate, ArrowFunction
+from headrace.aggregate.kernels import unchunked
 from headrace.calls import LATE, call_limit_s, limit_calls
-from headrace.define.expression.computed import duckdb_name
-from headrace.define.expression.duckdb_face import duckdb_face
+from headrace.engine.duckdb_terms import duckdb_name
+from headrace.engine.duckdb_views import duckdb_view
 from headrace.define.expression.terms import quote
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
 from headrace.define.relation import PLACE, Relation
-from headrace.define.relation_duckdb import join_rows, limits, rows_sql
+from headrace.engine.duckdb_relations import join_rows, limits, rows_sql
 from headrace.faults import fault_point
 from headrace.lake.schema import ARRIVED, POSITION
-from headrace.maintain.maps import give_outcomes
-from headrace.maintain.own import give_function
+from headrace.engine.udf_calls import give_outcomes
+from headrace.engine.udf_calls import give_function
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 from headrace.spark.failures import one_line
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.functions import register_function
@@ -52,7 +52,7 @@ class Prepared:
     """A column that is computed of a field once for all views."""
 
     field: str
-    function: Function
+    function: ArrowFunction
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class LiftedView:
     home: VersionId  # the name of the view, and the number that the version's tables were made under
     sql: str
     reads: tuple[str, ...]  # columns of the events
-    functions: tuple[Function, ...]
+    functions: tuple[ArrowFunction, ...]
     prepared: tuple[Prepared, ...]
     own: tuple[OwnFunction, ...] = ()
     tables: tuple[TableAt, ...] = ()  # that its rows are joined to
@@ -242,13 +242,13 @@ class _Face:
     step_by_step: str | None  # the same for events beyond the limits, if that is another query
     limits: tuple[tuple[str, int], ...]
     reads: tuple[str, ...]
-    functions: tuple[Function, ...]
+    functions: tuple[ArrowFunction, ...]
     prepared: tuple[Prepared, ...]
 
 
 @lru_cache(maxsize=1024)
 def _face(stream: Stream, view: View) -> _Face:
-    written = duckdb_face(stream, view)
+    written = duckdb_view(stream, view)
     ordered = any(column.aggregate.ordered for column in view.columns)
     position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
     own_time = view.has_own_time(stream.name)
@@ -263,7 +263,7 @@ def _face(stream: Stream, view: View) -> _Face:
         of_fields = limits(view.relation, stream)
     time_us = f"epoch_us({duckdb_name(time_column)})"
     partials: dict[str, str] = {}  # equal aggregates are computed once
-    functions: list[Function] = []
+    functions: list[ArrowFunction] = []
     prepared: list[Prepared] = []
     for column, face in zip(view.columns, written.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]

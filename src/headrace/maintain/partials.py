@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.define.expression.spark_face import spark_face
+from headrace.engine.spark_views import spark_view
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
@@ -17,10 +17,10 @@ from headrace.lake.files import LakeFile
 from headrace.lake.health import check_files, check_footers
 from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, TABLES
 from headrace.lake.storage import Storage
-from headrace.maintain.joins import TableLogs
-from headrace.maintain.matches import with_computed
-from headrace.maintain.own import give_lifts
-from headrace.maintain.rows import Joins, rows_of
+from headrace.maintain.spark_joins import TableLogs
+from headrace.engine.spark_columns import with_computed
+from headrace.engine.udf_calls import give_lifts
+from headrace.engine.spark_relations import Joins, rows_of
 from headrace.spark.session import is_alive
 from headrace.spark.written import write_files
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
@@ -97,7 +97,7 @@ def partials(
     rows = view_rows(events, stream, view, joins)
     rows = rows.coalesce(tasks) if tasks else rows
     stream = view.rows_of(stream)
-    face = spark_face(stream, view)
+    face = spark_view(stream, view)
     pane, _ = _pane(stream, view)
     event_time_us = f"unix_micros({in_backticks(stream.time_column)})"
     columns = [
@@ -128,7 +128,7 @@ def view_rows(
     if view.relation is not None:
         needed = places or any(column.aggregate.ordered for column in view.columns)
         events = rows_of(events, stream, view.relation, joins, places=view.relation.repeats and needed)
-    face = spark_face(view.rows_of(stream), view)
+    face = spark_view(view.rows_of(stream), view)
     rows = with_computed(events, face.computed)
     return rows if face.view.where is None else rows.where(face.view.where.sql)
 

@@ -23,7 +23,7 @@ from headrace.errors import ConflictError, JavaEndedError, LostFileError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeTable
 from headrace.maintain.fused import Fused
-from headrace.maintain.joins import NO_LOGS, TableLogs
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.partials import columns_for, damage_of, read_events, write_partials
 from headrace.maintain.step import apply_step, next_step
 from headrace.maintain.suspects import Suspects, describe_failure

@@ -16,10 +16,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.computed import duckdb_type
+from headrace.engine.duckdb_terms import duckdb_type
 from headrace.define.model import Stream
 from headrace.define.relation import Join
-from headrace.define.relation_duckdb import changes_sql, side_name
+from headrace.engine.duckdb_relations import changes_sql, side_name
 from headrace.define.tables import DELETED
 from headrace.lake.fill import read_filled, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, table_schema

@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.long_keys import LONGEST_KEY
+from headrace.engine.value_bounds import LONGEST_KEY
 from headrace.define.kafka import read_delimiter
 from headrace.define.model import CSV, TEXT, Field, Stream
 from headrace.define.record import KEY
-from headrace.parse.compute import Computing
+from headrace.engine.computed_fields import Computing
 from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read
 from headrace.parse.record import RecordReader, sent_records

@@ -16,7 +16,7 @@ from headrace.define.own import code_changes, edited_names, plain, plain_changes
 from headrace.define.reader import BARE_DECIMAL
 from headrace.define.record import describe_record
 from headrace.define.relation import Relation
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.define.relation_text import describe_relation, sources_of
 from headrace.define.tokens import escape
 from headrace.errors import ConflictError, DefinitionError

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from headrace.aggregate.own import OwnAggregate
+from headrace.aggregate.udaf import UserAggregate
 from headrace.errors import HeadraceError, NotReadyError, QuestionError, QuestionLimitError, unknown
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
@@ -88,7 +88,7 @@ def _is_quick(version: Version, question: Question) -> bool:
     """Whether rows in memory are merged and presented in a bounded time."""
     read_plan = plan(question, version)
     shaping = find_shaping(question, version, read_plan.by)
-    calls_code = any(isinstance(column.aggregate, OwnAggregate) for column in version.view.columns)
+    calls_code = any(isinstance(column.aggregate, UserAggregate) for column in version.view.columns)
     return not (read_plan.overlapping or calls_code or (shaping is not None and shaping.filters_or_orders))
 
 

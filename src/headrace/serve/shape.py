@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace.aggregate import Aggregate, Value
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.duckdb_face import face_of
-from headrace.define.expression.python_face import Face, Types, compile_face
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.python_evaluation import Evaluate, Types, compile_expression
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.mistakes import each
@@ -37,7 +37,7 @@ LONGEST = 4_000  # characters of having and order_by
 class Computed:
     """An expression over presented rows."""
 
-    face: Face
+    face: Evaluate
     type: Type
     sql: str | None  # the same in DuckDB's SQL, which may fail where the value would differ; None: there is none
 
@@ -45,10 +45,10 @@ class Computed:
     def of(cls, expression: Expression, types: Types) -> Computed:
         """An expression over the values of a row, which have these names and types."""
         try:
-            sql = face_of(expression, dict(types))
+            sql = duckdb_expression(expression, dict(types))
         except DefinitionError:
             sql = None
-        return cls(compile_face(expression, types), expression.type, sql)
+        return cls(compile_expression(expression, types), expression.type, sql)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.maintain.table_states import TableStates
+    from headrace.maintain.table_snapshots import TableSnapshots
     from headrace.spark.session import Session
 
 TABLES_FIRST_S = 30.0  # how long a stream waits, at a start, for the tables that its events are joined to
@@ -75,7 +75,7 @@ class Definitions:
         self._spark = spark
         self._start = start
         self._stopping = stopping
-        self._table_states: TableStates | None = None
+        self._table_states: TableSnapshots | None = None
         self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
         self.running = Running(read_running(workspace.catalog_file), {})
         self.versions = Versions(workspace, store, lambda: self.running.pipelines)
@@ -164,7 +164,7 @@ class Definitions:
         """Refuse a view that calls a function or an aggregate of the workspace which breaks its law on real events."""
         if not has_code(view):
             return
-        from headrace.maintain.own_laws import newest_events, refuse_code  # loads DuckDB and Arrow
+        from headrace.maintain.udf_checks import newest_events, refuse_code  # loads DuckDB and Arrow
 
         for name in view.streams:
             pipeline = self.running.pipelines.get(name)
@@ -244,14 +244,14 @@ class Definitions:
         pipeline = self.running.pipelines.get(stream)
         return (pipeline.stream, pipeline.table) if pipeline else None
 
-    def _shared_tables(self, session: Session, scratch: Path) -> TableStates:
+    def _shared_tables(self, session: Session, scratch: Path) -> TableSnapshots:
         """The snapshots of tables for the workers: one of each table for all streams that are joined to it."""
         # They load PySpark: the server accepts events first.
-        from headrace.maintain.joins import TableLogs
-        from headrace.maintain.table_states import TableStates
+        from headrace.maintain.spark_joins import TableLogs
+        from headrace.maintain.table_snapshots import TableSnapshots
 
         if self._table_states is None:
-            self._table_states = TableStates(session, TableLogs(self._find_lake), scratch / "tables")
+            self._table_states = TableSnapshots(session, TableLogs(self._find_lake), scratch / "tables")
         return self._table_states
 
     def _open_pipeline(self, stream: Stream) -> RunningStream:

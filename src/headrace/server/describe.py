@@ -14,7 +14,7 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import Shape, Stream, View, Window
 from headrace.define.outputs import outputs_of, written, written_order
 from headrace.define.own import plain
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.format import freshness, iso_us
 from headrace.serve.streams import Age, Fresh
 from headrace.server.state import (

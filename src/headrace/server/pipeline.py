@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from headrace.maintain.fused import Fused
     from headrace.maintain.speed import Speed
     from headrace.maintain.suspects import Suspects
-    from headrace.maintain.table_states import TableStates
+    from headrace.maintain.table_snapshots import TableSnapshots
     from headrace.spark.session import Session
 
 BUSY_BYTES = 16 << 20  # backlog of the transport above which the lake's upkeep waits
@@ -76,7 +76,7 @@ class Pipeline:
         pins: ChoosePins = no_pins,
         find_lake: Callable[[str], tuple[Stream, LakeTable] | None] = lambda stream: None,
         hold: Callable[[str, threading.Event], None] = lambda stream, stopping: None,
-        tables: Callable[[Session, Path], TableStates | None] = lambda session, scratch: None,
+        tables: Callable[[Session, Path], TableSnapshots | None] = lambda session, scratch: None,
     ) -> None:
         """`end_of` gives the next commit of a stream, also of another one: views may read several.
 
@@ -180,7 +180,7 @@ class Pipeline:
     def _start_maintain(self, session: Session, scratch: Path, fused: Fused, on_applied: Callable[[], None]) -> None:
         # They load PySpark: the server accepts events first.
         from headrace.maintain.batch import Batch, Pace
-        from headrace.maintain.joins import TableLogs
+        from headrace.maintain.spark_joins import TableLogs
         from headrace.maintain.speed import Speed
         from headrace.maintain.suspects import Suspects
         from headrace.maintain.trial import TrialSettings

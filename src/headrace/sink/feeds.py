@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.define.expression.python_face import compile_face
+from headrace.engine.python_evaluation import compile_expression
 from headrace.define.model import Sink, Stream, View
 from headrace.define.sinks import row_keys, row_types
 from headrace.errors import HeadraceError
@@ -278,7 +278,7 @@ class ViewFeed:
         if self._sink.where is None:
             return lambda change: True
         types = tuple(row_types(view).items())
-        face = compile_face(self._sink.where, types)
+        face = compile_expression(self._sink.where, types)
         names = [name for name, _ in types]
         return lambda change: face([change.row.get(name) for name in names]) is True
 

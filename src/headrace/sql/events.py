@@ -25,8 +25,8 @@ from headrace.lake.events import event_columns, read_files
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, TABLES, VALUE
 from headrace.lake.storage import LocalStorage
 from headrace.lake.table import LakeTable
-from headrace.maintain.joins import TableLogs
-from headrace.maintain.rows import rows_of
+from headrace.maintain.spark_joins import TableLogs
+from headrace.engine.spark_relations import rows_of
 from headrace.parse.record import COLUMNS, record_schema
 from headrace.spark.jobs import Progress
 from headrace.sql.answer import SqlAnswer, SqlLimit

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import orjson
 
-from headrace.define.expression.computed import duckdb_name, duckdb_type
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical import MERGES
 from headrace.define.loosening import names_in

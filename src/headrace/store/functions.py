@@ -5,12 +5,12 @@ from __future__ import annotations
 import duckdb
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
-from headrace.aggregate import Function
-from headrace.aggregate.packed import unchunked
-from headrace.define.expression.computed import duckdb_type
+from headrace.aggregate import ArrowFunction
+from headrace.aggregate.kernels import unchunked
+from headrace.engine.duckdb_terms import duckdb_type
 
 
-def register_function(connection: duckdb.DuckDBPyConnection, function: Function) -> None:
+def register_function(connection: duckdb.DuckDBPyConnection, function: ArrowFunction) -> None:
     """Give a connection the function of an aggregate."""
     of = f"{duckdb_type(function.of)}{'[]' if function.of_list else ''}"
     gives = duckdb_type(function.gives)

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from headrace.aggregate import Value
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import View
 from headrace.types import DOUBLE, Type

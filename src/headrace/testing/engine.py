@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint, has_code
 from headrace.define.model import Stream, View
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.dead import decoded
 from headrace.lake.range import newest_of
@@ -28,7 +28,7 @@ from headrace.lake.since import parser_of
 from headrace.lake.unique import Judge
 from headrace.maintain.lift import Lifting, close_connection, lift_view
 from headrace.maintain.lift import parts_of as lifted_parts
-from headrace.maintain.own_laws import refuse_code
+from headrace.maintain.udf_checks import refuse_code
 from headrace.maintain.table_at import TableAt, table_at
 from headrace.parse.schema import utc_us
 from headrace.serve.answer import Answer

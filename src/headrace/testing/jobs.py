@@ -21,7 +21,7 @@ from headrace.lake.letters import MOST_LIMIT
 from headrace.lake.table import LakeTable
 from headrace.maintain.batch import Batch
 from headrace.maintain.fused import Fused
-from headrace.maintain.joins import TableLogs
+from headrace.maintain.spark_joins import TableLogs
 from headrace.maintain.speed import Speed
 from headrace.store.base import Store
 from headrace.store.opening import open_temporary

@@ -15,7 +15,7 @@ from headrace.define.compose import LONGEST, composed
 from headrace.define.expression.check import parse_expression
 from headrace.define.model import Field, Stream
 from headrace.define.relation import Branch, Explode, Filter, Project, Relation, RowStep
-from headrace.define.relation_duckdb import limits, rows_sql
+from headrace.engine.duckdb_relations import limits, rows_sql
 from headrace.follow.derived import python_rows
 from headrace.types import BIGINT, INT, STRING, Type, array, arrow_type, decimal
 

@@ -6,9 +6,9 @@ import duckdb
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.computed import duckdb_sql, duckdb_type
+from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type
 from headrace.errors import DefinitionError
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, decimal
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.duckdb_face import duckdb_face, face_of
-from headrace.define.relation_duckdb import refuse_duckdb
+from headrace.engine.duckdb_views import duckdb_view, duckdb_expression
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.define.tables import rows_of_table
 from headrace.types import BIGINT, INT
 
@@ -89,7 +89,7 @@ def test_a_long_expression_is_shortened() -> None:
 )  # fmt: skip
 def test_a_comparison_fails_where_spark_wraps_around(condition: str) -> None:
     """DuckDB compares `n` with -8 in place of `n + 9` with 1, and then finds no overflow."""
-    sql = face_of(parse_expression(condition, {"n": INT}), {"n": INT})
+    sql = duckdb_expression(parse_expression(condition, {"n": INT}), {"n": INT})
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE numbers AS SELECT CAST(2147483647 AS INTEGER) AS n")
         with pytest.raises(duckdb.OutOfRangeException, match="Overflow"):
@@ -121,7 +121,7 @@ def divided(a: int, b: int) -> int | None:
 )
 def test_arithmetic_over_a_table_wraps_around(of: str, kind: str, bits: int, sql: str, python: Any) -> None:
     catalog = parse(f"{TABLE.format(of=of)} CREATE MATERIALIZED VIEW v AS SELECT max({sql}) AS x FROM t;")
-    argument = duckdb_face(rows_of_table(catalog.tables["t"]), catalog.views["v"]).columns[0].aggregate.argument
+    argument = duckdb_view(rows_of_table(catalog.tables["t"]), catalog.views["v"]).columns[0].aggregate.argument
     random = Random(1)
     edges = [-(2**bits), 2**bits - 1, -1, 0, 1, *(random.randrange(-(2**bits), 2**bits) for _ in range(20))]
     pairs = list(product(edges, edges))

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.aggregate.own import call_code
+from headrace.aggregate.udaf import call_code
 from headrace.calls import VARIABLE, LateCallError, call_in_time
 from headrace.types import BIGINT
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.define.catalog import load
 from headrace.define.own import OwnFunction, find_function, functions_in
-from headrace.maintain.maps import run_outcomes
+from headrace.engine.udf_calls import run_outcomes
 
 CODE = """
 import pyarrow as pa

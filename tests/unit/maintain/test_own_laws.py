@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.catalog import load
-from headrace.maintain.own_laws import refuse_code
+from headrace.maintain.udf_checks import refuse_code
 from tests.own_code import PYTHON, write_definitions
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

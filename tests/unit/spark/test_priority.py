@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark.priority import JAVA_NICENESS, TASK_NICENESS
+from headrace.spark.session import JAVA_NICENESS, TASK_NICENESS
 
 NAMES = {"Executor task l": TASK_NICENESS, "C2 CompilerThre": TASK_NICENESS, "dispatcher-even": JAVA_NICENESS}
 LOWEST = 19  # of Linux

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.aggregate import REGISTRY
-from headrace.aggregate.unique import FORMAT, SKETCH
+from headrace.aggregate.unique_counts import FORMAT, SKETCH
 from headrace.define.model import Column, Key, View
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer

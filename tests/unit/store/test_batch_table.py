@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.fingerprint import to_json
 from headrace.define.model import Column, View, Window
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError

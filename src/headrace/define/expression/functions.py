@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.define.expression.coercion import VOID, arithmetic_type, common_type
-from headrace.define.expression.duckdb_casts import TO_LOCAL, TO_UTC
+from headrace.engine.duckdb_values import TO_LOCAL, TO_UTC
 from headrace.define.expression.patterns import groups, matches_nothing, refuse_replacement
 from headrace.define.expression.signatures import Function
 from headrace.define.expression.terms import Term

@@ -1,7 +1,7 @@
 """Patterns of times, as Java and Spark write them ('dd/MMM/yyyy:HH:mm:ss Z'), as the elements that a reader meets.
 
 The elements say what Java's parser does, in the strict way that Spark uses: each takes what it can from where the one
-before it stopped, and never gives anything back. `parse/time_patterns.py` reads texts by them.
+before it stopped, and never gives anything back. `engine/time_functions.py` reads texts by them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headrace.aggregate import REGISTRY
-from headrace.aggregate.own import OwnDefinition, declare_aggregate
+from headrace.aggregate.udaf import UdafDefinition, declare_aggregate
 from headrace.define.expression.functions import ALIASES, FUNCTIONS
 from headrace.define.mistakes import placed
 from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
@@ -66,7 +66,7 @@ def udaf(takes: str, *, partial: str, gives: str) -> Callable[[type], Callable[.
                 raise DefinitionError(f"aggregate '{name}' has no method {missing[0]}", expected=", ".join(METHODS))
             code = _pickle(cls)
             digest = _digest(Path(at.file), code)
-            own = OwnDefinition(name, types, _read_type(gives), digest, code, _read_type(partial))
+            own = UdafDefinition(name, types, _read_type(gives), digest, code, _read_type(partial))
             declare(own)
             return aggregate_function(declare_aggregate(own))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.define.expression.check import Checker, Scope, check
-from headrace.define.expression.computed import refuse_computed
+from headrace.engine.duckdb_terms import refuse_computed
 from headrace.define.expression.syntax import Interval, Name, Node, Operation
 from headrace.define.expression.terms import quote
 from headrace.define.mistakes import each

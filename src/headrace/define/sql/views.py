@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from headrace.define.columns import contains_aggregate
 from headrace.define.durations import SECOND_MS
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.expression.syntax import Logic, Node, Star
 from headrace.define.expression.terms import quote
 from headrace.define.shape import read_limit, read_order

@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import orjson
 
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.disk import disk_full, is_disk_full, remove, sync
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.store.base import Comparison
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of

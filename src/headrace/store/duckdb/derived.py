@@ -15,10 +15,10 @@ from functools import lru_cache
 
 import duckdb
 
-from headrace.aggregate import Aggregate, Function
+from headrace.aggregate import Aggregate, ArrowFunction
 from headrace.aggregate.merges import SUM
-from headrace.define.expression.computed import duckdb_name, duckdb_type
-from headrace.define.expression.duckdb_face import duckdb_face
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
+from headrace.engine.duckdb_views import duckdb_view
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.relation import PLACE
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns, partials_of, plain_name
@@ -61,9 +61,9 @@ def drop_rows(connection: duckdb.DuckDBPyConnection, view: Version) -> None:
         run(connection, f"DROP TABLE {duckdb_name(table)}")
 
 
-def functions_of(view: View) -> tuple[Function, ...]:
+def functions_of(view: View) -> tuple[ArrowFunction, ...]:
     """The functions that its aggregates call and DuckDB does not have, once each."""
-    functions: list[Function] = []
+    functions: list[ArrowFunction] = []
     for column in view.columns:
         functions += column.aggregate.lifts
         functions += [column.aggregate.prepares] if column.aggregate.prepares else []
@@ -207,7 +207,7 @@ def _columns(view: View) -> list[str]:
 @lru_cache(maxsize=256)
 def _written(view: View) -> View:
     assert view.over is not None, "it is over a table"
-    return duckdb_face(Stream(view.over.table, ()), view)
+    return duckdb_view(Stream(view.over.table, ()), view)
 
 
 def read_rows(view: View, present: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
 from headrace.define.durations import DAY_MS
-from headrace.define.expression.computed import duckdb_name, duckdb_type
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.model import View
 from headrace.store.columns import (
     BATCH_EVENTS,

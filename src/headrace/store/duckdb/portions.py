@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from headrace.aggregate import PartialColumn
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.store.columns import EVENTS, KEY_ID, PANE, partials_of
 from headrace.store.duckdb.database import literal, run

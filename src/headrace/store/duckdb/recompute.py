@@ -12,10 +12,10 @@ from pathlib import Path
 
 import duckdb
 
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.errors import UnavailableError
-from headrace.parse.time_patterns import register as register_times
+from headrace.engine.time_functions import register as register_times
 from headrace.store.base import Comparison
 from headrace.store.columns import EVENTS
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained

@@ -9,8 +9,8 @@ import duckdb
 from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
-from headrace.aggregate.own import OWN
-from headrace.aggregate.packed import binary, unchunked
+from headrace.aggregate.udaf import OWN
+from headrace.aggregate.kernels import binary, unchunked
 from headrace.arrow import np, pa
 
 Functions: TypeAlias = Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]]  # by names: what registers them

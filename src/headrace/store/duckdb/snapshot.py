@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from headrace.arrow import pa
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.define.tables import holds_rows_of_table
 from headrace.errors import NotReadyError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.errors import FencedError
 from headrace.faults import fault_point

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import duckdb
 
 from headrace.arrow import pa
-from headrace.define.expression.computed import duckdb_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import ARRIVED, View
 from headrace.store.base import Partials
 from headrace.store.columns import KEY_ID, partials_of, plain_name

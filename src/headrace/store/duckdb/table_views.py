@@ -18,7 +18,7 @@ import duckdb
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
 from headrace.logger import Logger
-from headrace.parse.time_patterns import register as register_times
+from headrace.engine.time_functions import register as register_times
 from headrace.store.base import Partials, Step
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.derived import drop_rows, fill, follow, functions_of, is_made_of

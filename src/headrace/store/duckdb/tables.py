@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.aggregate import BatchOnly, PartialColumn
-from headrace.define.expression.computed import duckdb_name, duckdb_type
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.model import View
 from headrace.store.columns import (
     CORRECTIONS,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.computed import PATTERNS, translate
-from headrace.define.expression.long_keys import shorten_spark
+from headrace.engine.duckdb_terms import PATTERNS, translate
+from headrace.engine.value_bounds import shorten_spark
 from headrace.define.expression.terms import Term, render
-from headrace.define.expression.years import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
+from headrace.engine.value_bounds import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function
 from headrace.define.tokens import Source, escape
@@ -28,7 +28,7 @@ EPOCHS = {"timestamp_seconds": 1_000_000, "timestamp_millis": 1_000}
 
 
 @dataclass(frozen=True)
-class Match:
+class PatternColumn:
     """A column with the result of a pattern on a text."""
 
     name: str
@@ -38,7 +38,7 @@ class Match:
 
 
 @dataclass(frozen=True)
-class OwnCall:
+class UdfColumn:
     """A column with the result of a function of the workspace."""
 
     name: str
@@ -46,11 +46,11 @@ class OwnCall:
     arguments: tuple[str, ...]  # Spark SQL, over the fields and the columns before it
 
 
-Computed = Match | OwnCall
+Computed = PatternColumn | UdfColumn
 
 
 @dataclass(frozen=True)
-class SparkFace:
+class SparkView:
     """A view whose expressions Spark runs as they are, on rows that have the computed columns."""
 
     view: View
@@ -58,7 +58,7 @@ class SparkFace:
 
 
 @lru_cache(maxsize=1024)  # each step needs them
-def spark_face(stream: Stream, view: View) -> SparkFace:
+def spark_view(stream: Stream, view: View) -> SparkView:
     """A view over a stream as Spark runs it."""
     writer = _Writer(stream.types(), unsure_times(stream))
     face = replace(
@@ -77,7 +77,7 @@ def spark_face(stream: Stream, view: View) -> SparkFace:
             for column in view.columns
         ),
     )
-    return SparkFace(face, tuple(writer.computed.values()))
+    return SparkView(face, tuple(writer.computed.values()))
 
 
 def unsure_times(stream: Stream) -> frozenset[str]:
@@ -143,14 +143,14 @@ class _Writer:
         text = render(term.args[0])
         duckdb = translate(replace(term, args=(Term("field", STRING, text=TEXT), *term.args[1:]), negated=False))
         name = f"_match_{len(self.computed)}"
-        match = self.computed.setdefault((text, duckdb), Match(name, text, duckdb, term.type))
+        match = self.computed.setdefault((text, duckdb), PatternColumn(name, text, duckdb, term.type))
         column = Term("field", term.type, text=match.name)
         return Term("NOT", BOOLEAN, (column,)) if term.negated else column
 
     def _own_column(self, term: Term, function: OwnFunction) -> Term:
         arguments = tuple(map(render, term.args))
         name = f"_own_{len(self.computed)}"
-        call = self.computed.setdefault((term.op, ", ".join(arguments)), OwnCall(name, function, arguments))
+        call = self.computed.setdefault((term.op, ", ".join(arguments)), UdfColumn(name, function, arguments))
         return Term("field", term.type, text=call.name)
 
 

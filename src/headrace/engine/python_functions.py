@@ -15,14 +15,14 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any
 
 from headrace.aggregate.merges import EXACT
-from headrace.define.expression.python_values import WIDE, arithmetic, conversion, fit, to_whole, wrap
+from headrace.engine.python_values import WIDE, arithmetic, conversion, fit, to_whole, wrap
 from headrace.define.expression.terms import Term
 from headrace.format import EPOCH
 from headrace.types import BIGINT, DATE, DOUBLE, TIMESTAMP, Type
 
-Face = Callable[[Sequence[Any]], Any]
+Evaluate = Callable[[Sequence[Any]], Any]
 Make = Callable[[Term], Callable[..., Any] | None]
-Converted = Callable[[Term, Type], Face]  # the face of an argument, converted to a type
+Converted = Callable[[Term, Type], Evaluate]  # the face of an argument, converted to a type
 Common = Callable[[Sequence[Term]], Type]
 US = timedelta(microseconds=1)
 
@@ -30,12 +30,12 @@ US = timedelta(microseconds=1)
 # Functions of NULL
 
 
-def _coalesce(term: Term, converted: Converted, common: Common) -> Face:
+def _coalesce(term: Term, converted: Converted, common: Common) -> Evaluate:
     faces = [converted(arg, term.type) for arg in term.args]
     return lambda row: next((value for face in faces if (value := face(row)) is not None), None)
 
 
-def _nullif(term: Term, converted: Converted, common: Common) -> Face:
+def _nullif(term: Term, converted: Converted, common: Common) -> Evaluate:
     value, of = converted(term.args[0], term.type), common(term.args)
     left, right = (converted(arg, of) for arg in term.args)
 
@@ -46,7 +46,7 @@ def _nullif(term: Term, converted: Converted, common: Common) -> Face:
     return nullif
 
 
-def _if(term: Term, converted: Converted, common: Common) -> Face:
+def _if(term: Term, converted: Converted, common: Common) -> Evaluate:
     test = term.args[0]
     condition, yes, no = (
         converted(test, test.type),
@@ -58,7 +58,7 @@ def _if(term: Term, converted: Converted, common: Common) -> Face:
     return lambda row: yes(row) if condition(row) else no(row)
 
 
-def _extreme(term: Term, converted: Converted, common: Common) -> Face:
+def _extreme(term: Term, converted: Converted, common: Common) -> Evaluate:
     faces, choose = [converted(arg, term.type) for arg in term.args], max if term.op == "greatest" else min
     rank = _rank_double if term.type == DOUBLE else None
 
@@ -69,12 +69,12 @@ def _extreme(term: Term, converted: Converted, common: Common) -> Face:
     return extreme
 
 
-def _isnan(term: Term, converted: Converted, common: Common) -> Face:
+def _isnan(term: Term, converted: Converted, common: Common) -> Evaluate:
     face = converted(term.args[0], DOUBLE)
     return lambda row: (value := face(row)) is not None and math.isnan(value)
 
 
-def _nanvl(term: Term, converted: Converted, common: Common) -> Face:
+def _nanvl(term: Term, converted: Converted, common: Common) -> Evaluate:
     first, second = (converted(arg, DOUBLE) for arg in term.args)
 
     def nanvl(row: Sequence[Any]) -> Any:
@@ -84,7 +84,7 @@ def _nanvl(term: Term, converted: Converted, common: Common) -> Face:
     return nanvl
 
 
-def _concat_ws(term: Term, converted: Converted, common: Common) -> Face:
+def _concat_ws(term: Term, converted: Converted, common: Common) -> Evaluate:
     separator, *faces = (converted(arg, arg.type) for arg in term.args)
 
     def concat_ws(row: Sequence[Any]) -> str | None:
@@ -98,7 +98,7 @@ def _rank_double(value: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(value) else (False, value)
 
 
-NULLS: Mapping[str, Callable[[Term, Converted, Common], Face]] = {
+NULLS: Mapping[str, Callable[[Term, Converted, Common], Evaluate]] = {
     "coalesce": _coalesce, "nullif": _nullif, "if": _if, "nvl2": _if, "greatest": _extreme, "least": _extreme,
     "isnan": _isnan, "nanvl": _nanvl, "concat_ws": _concat_ws,
 }  # fmt: skip
@@ -397,7 +397,7 @@ def _hash(name: str) -> Make:
     return _plain(lambda text: hashlib.new(name, text.encode(), usedforsecurity=False).hexdigest())
 
 
-FACES: Mapping[str, Make] = {
+EVALUATED: Mapping[str, Make] = {
     "abs": _abs, "ceil": _whole(ROUND_CEILING, math.ceil), "floor": _whole(ROUND_FLOOR, math.floor), "round": _round,
     "mod": _mod, "pmod": _mod, "sign": _double(_sign), "sqrt": _double(math.sqrt), "cbrt": _double(math.cbrt),
     "pow": _double(_pow), "exp": _double(math.exp), "ln": _double(_logarithm(math.log)), "log": _double(_log),

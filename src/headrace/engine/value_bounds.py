@@ -1,14 +1,13 @@
-"""Dates and times are of the years 1 to 9999: an expression whose result would be outside of them is NULL.
-
-Spark and DuckDB have more years, Python and ISO 8601 do not. Both engines check the result where they compute it, so
-that it is NULL wherever it is used: in a comparison, a key, an argument (docs/decisions/0024).
-"""
+"""Bounds of values that all engines apply alike: the years of times, the length of keys."""
 
 from __future__ import annotations
 
 from headrace.define.expression.functions import FUNCTIONS
 from headrace.define.expression.terms import Term
 from headrace.types import Type
+from headrace.types import STRING, Type
+
+
 
 TIMES = ("DATE", "TIMESTAMP")
 YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # since 1970
@@ -33,3 +32,25 @@ def makes_time(term: Term) -> bool:
 def makes_times(term: Term) -> bool:
     """Whether `makes_time` holds for an argument of the term, at any depth."""
     return any(makes_time(arg) or makes_times(arg) for arg in term.args)
+
+
+
+LONGEST_KEY = 64 << 10  # bytes
+KEPT = 200  # characters of a longer key; with its length and its MD5, different keys stay different
+
+
+def shorten_duckdb(key: str, of: Type) -> str:
+    """SQL of DuckDB for a key of a view."""
+    return _shorten(key, of, f"strlen({key})", f"md5({key})")
+
+
+def shorten_spark(key: str, of: Type) -> str:
+    """The same for Spark."""
+    return _shorten(key, of, f"octet_length({key})", f"md5(CAST({key} AS BINARY))")
+
+
+def _shorten(key: str, of: Type, size: str, digest: str) -> str:
+    if of != STRING:
+        return key
+    text = f"concat(left({key}, {KEPT}), '... (', CAST({size} AS STRING), ' bytes, MD5 ', {digest}, ')')"
+    return f"CASE WHEN {size} > {LONGEST_KEY} THEN {text} ELSE {key} END"

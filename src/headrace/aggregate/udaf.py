@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.aggregate.base import Aggregate, Function, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Partial, PartialColumn, Value
 from headrace.aggregate.merges import Merge
-from headrace.aggregate.packed import unchunked
-from headrace.aggregate.signature import Argument, Kind
+from headrace.aggregate.kernels import unchunked
+from headrace.aggregate.signature import Argument, ArgumentKind
 from headrace.calls import LateCallError, call_in_time
 from headrace.errors import HeadraceError
 from headrace.types import BINARY, Type, arrow_type, struct
@@ -30,7 +30,7 @@ END = b"\0"  # of the name
 
 
 @dataclass(frozen=True)
-class OwnCode:
+class UserCode:
     """A function or a class of a definition file, over Arrow arrays."""
 
     name: str
@@ -46,7 +46,7 @@ class OwnCode:
 
 
 @dataclass(frozen=True)
-class OwnDefinition(OwnCode):
+class UdafDefinition(UserCode):
     """An aggregate as a definition file declares it."""
 
     partial: Type
@@ -96,19 +96,19 @@ def _structs(what: str, table: pa.Table | pa.RecordBatch, gives: Type) -> pa.Arr
     return pa.StructArray.from_arrays(columns, fields=list(arrow_type(gives)))
 
 
-_classes: dict[str, type[OwnAggregate]] = {}  # by full name; equal names have equal code
+_classes: dict[str, type[UserAggregate]] = {}  # by full name; equal names have equal code
 
 
-def own_class(full_name: str) -> type[OwnAggregate] | None:
+def own_class(full_name: str) -> type[UserAggregate] | None:
     """The aggregate with this full name."""
     return _classes.get(full_name)
 
 
-def declare_aggregate(definition: OwnDefinition) -> type[OwnAggregate]:
+def declare_aggregate(definition: UdafDefinition) -> type[UserAggregate]:
     """The class of an aggregate, from now on known by its full name."""
     if definition.full_name not in _classes:
         takes = tuple(
-            Argument(name, Kind(f"a value of type {of}", WIDENS.get(of.name, (of.name,)), nested=of.is_nested))
+            Argument(name, ArgumentKind(f"a value of type {of}", WIDENS.get(of.name, (of.name,)), nested=of.is_nested))
             for name, of in definition.takes
         )
         attributes = {
@@ -119,14 +119,14 @@ def declare_aggregate(definition: OwnDefinition) -> type[OwnAggregate]:
             "gives": str(definition.gives),
             "examples": (),
         }
-        _classes[definition.full_name] = type(definition.name, (OwnAggregate,), attributes)
+        _classes[definition.full_name] = type(definition.name, (UserAggregate,), attributes)
     return _classes[definition.full_name]
 
 
-class OwnAggregate(Aggregate):
+class UserAggregate(Aggregate):
     """What aggregates of a workspace share; each of them is a subclass."""
 
-    definition: ClassVar[OwnDefinition]
+    definition: ClassVar[UdafDefinition]
     has_duckdb_face = True
 
     @property
@@ -150,13 +150,13 @@ class OwnAggregate(Aggregate):
         return (f"{self._lift_function.name}({events})",)
 
     @property
-    def lifts(self) -> tuple[Function, ...]:
+    def lifts(self) -> tuple[ArrowFunction, ...]:
         return (self._lift_function,)
 
     @property
-    def _lift_function(self) -> Function:
+    def _lift_function(self) -> ArrowFunction:
         run = functools.partial(lift_lists, self.definition)
-        return Function(f"{self.name}_lift", struct(*self.definition.takes), BINARY, run, of_list=True, of_null=True)
+        return ArrowFunction(f"{self.name}_lift", struct(*self.definition.takes), BINARY, run, of_list=True, of_null=True)
 
     def lift(self, *arguments: Value) -> Partial:
         import pyarrow as pa  # takes 0.1 s to import: not for definitions
@@ -179,7 +179,7 @@ class OwnAggregate(Aggregate):
         return bool(getattr(code, "agrees", _agree)(self.present(a), self.present(b)))
 
 
-def lift_lists(definition: OwnDefinition, lists: pa.Array) -> pa.Array:
+def lift_lists(definition: UdafDefinition, lists: pa.Array) -> pa.Array:
     """The partial of each list of events, as bytes; NULL where there is none."""
     import pyarrow as pa  # takes 0.1 s to import: not for definitions
 
@@ -202,7 +202,7 @@ def _list_ids(lists: pa.Array) -> Any:
     return np.repeat(np.arange(len(lists)), lengths)
 
 
-def _fold(definition: OwnDefinition, partials: pa.Array, ids: Any, count: int) -> pa.Array:
+def _fold(definition: UdafDefinition, partials: pa.Array, ids: Any, count: int) -> pa.Array:
     """The merge of all partials with the same id, NULL skipped; ids are sorted, 0 to count.
 
     Neighbours are merged in pairs, of all ids at once, until one is left of each: few calls whatever the sizes are.
@@ -226,17 +226,17 @@ def _fold(definition: OwnDefinition, partials: pa.Array, ids: Any, count: int) -
     return partials.take(pa.array(places, mask=~there))
 
 
-def _call(definition: OwnDefinition, method: str, gives: Type, *arrays: pa.Array) -> pa.Array:
+def _call(definition: UdafDefinition, method: str, gives: Type, *arrays: pa.Array) -> pa.Array:
     what, items = f"{method} of aggregate '{definition.name}'", "events" if method == "lift" else "partials"
     return call_code(what, getattr(_code(definition), method), gives, items, *arrays)
 
 
 @functools.lru_cache(maxsize=1024)
-def _code(definition: OwnDefinition) -> Any:
+def _code(definition: UdafDefinition) -> Any:
     return pickle.loads(definition.code)()
 
 
-def _encode(definition: OwnDefinition, partials: pa.Array) -> pa.Array:
+def _encode(definition: UdafDefinition, partials: pa.Array) -> pa.Array:
     import pyarrow as pa  # takes 0.1 s to import: not for definitions
 
     name = definition.full_name.encode() + END
@@ -244,7 +244,7 @@ def _encode(definition: OwnDefinition, partials: pa.Array) -> pa.Array:
     return pa.array([None if value is None else name + pickle.dumps(value) for value in values], pa.binary())
 
 
-def _decode(definition: OwnDefinition, blobs: pa.Array) -> pa.Array:
+def _decode(definition: UdafDefinition, blobs: pa.Array) -> pa.Array:
     import pyarrow as pa  # takes 0.1 s to import: not for definitions
 
     start = len(definition.full_name.encode()) + len(END)
@@ -252,7 +252,7 @@ def _decode(definition: OwnDefinition, blobs: pa.Array) -> pa.Array:
     return pa.array(values, arrow_type(definition.partial))
 
 
-def _definition_of(blob: bytes) -> OwnDefinition:
+def _definition_of(blob: bytes) -> UdafDefinition:
     name = blob[: blob.index(END)].decode()
     if name not in _classes:
         raise HeadraceError(f"the aggregate {name} is not known here", fix="apply the definitions again")

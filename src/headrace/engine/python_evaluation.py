@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.coercion import as_decimal, common_type
-from headrace.define.expression.python_functions import FACES, NULLS
-from headrace.define.expression.python_values import arithmetic, conversion, divide_whole, wrap
+from headrace.engine.python_functions import EVALUATED, NULLS
+from headrace.engine.python_values import arithmetic, conversion, divide_whole, wrap
 from headrace.define.expression.terms import Term, render
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError
@@ -21,7 +21,7 @@ from headrace.format import EPOCH
 from headrace.types import BIGINT, DOUBLE, Expression, Type
 
 Row = Sequence[Any]
-Face = Callable[[Row], Any]
+Evaluate = Callable[[Row], Any]
 Types = tuple[tuple[str, Type], ...]
 ARITHMETIC = ("+", "-", "*", "/", "%", "DIV")
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
@@ -30,14 +30,14 @@ COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 def refuse_python(expression: Expression, types: Mapping[str, Type]) -> str | None:
     """The part of an expression that has no Python face; None if all of it has one."""
     try:
-        compile_face(expression, tuple(types.items()))
+        compile_expression(expression, tuple(types.items()))
     except DefinitionError as error:
         return error.message
     return None
 
 
 @lru_cache(maxsize=4096)
-def compile_face(expression: Expression, types: Types) -> Face:
+def compile_expression(expression: Expression, types: Types) -> Evaluate:
     """The expression as a function of rows whose values are those of `types`, in that order."""
     source = Source(expression.sql)
     term = Checker(source, Scope(dict(types))).term(parse_tree(source))
@@ -45,7 +45,7 @@ def compile_face(expression: Expression, types: Types) -> Face:
     return _converted(term, expression.type, places)
 
 
-def _face(term: Term, places: Mapping[str, int]) -> Face:
+def _face(term: Term, places: Mapping[str, int]) -> Evaluate:
     match term.op:
         case "field":
             return _field(places[term.text], term.type)
@@ -84,7 +84,7 @@ def _face(term: Term, places: Mapping[str, int]) -> Face:
     return _call(term, places)
 
 
-def _field(place: int, of: Type) -> Face:
+def _field(place: int, of: Type) -> Evaluate:
     if of != BIGINT:
         return lambda row: row[place]
 
@@ -118,7 +118,7 @@ def _constant(term: Term) -> Any:
     return datetime.fromisoformat(term.text).replace(tzinfo=EPOCH.tzinfo)
 
 
-def _strict(function: Callable[..., Any], faces: Sequence[Face]) -> Face:
+def _strict(function: Callable[..., Any], faces: Sequence[Evaluate]) -> Evaluate:
     """A function that is None if one of its arguments is."""
     if len(faces) == 1:
         (only,) = faces
@@ -155,14 +155,14 @@ def _item(value: Any, key: Any) -> Any:
     return value[key] if 0 <= key < len(value) else None
 
 
-def _converted(term: Term, to: Type, places: Mapping[str, int]) -> Face:
+def _converted(term: Term, to: Type, places: Mapping[str, int]) -> Evaluate:
     """The face of a term, its value converted to a type."""
     face = _face(term, places)
     convert = conversion(term.type, to)
     return face if convert is None else _strict(convert, [face])
 
 
-def _logic(decides: bool, faces: Sequence[Face]) -> Face:
+def _logic(decides: bool, faces: Sequence[Evaluate]) -> Evaluate:
     """AND, which False decides, or OR, which True decides."""
 
     def logic(row: Row) -> bool | None:
@@ -177,11 +177,11 @@ def _logic(decides: bool, faces: Sequence[Face]) -> Face:
     return logic
 
 
-def _negated(term: Term, face: Face) -> Face:
+def _negated(term: Term, face: Evaluate) -> Evaluate:
     return _strict(lambda value: not value, [face]) if term.negated else face
 
 
-def _case(term: Term, places: Mapping[str, int]) -> Face:
+def _case(term: Term, places: Mapping[str, int]) -> Evaluate:
     args = term.args
     whens = [
         (_face(args[at], places), _converted(args[at + 1], term.type, places)) for at in range(0, len(args) - 1, 2)
@@ -197,7 +197,7 @@ def _case(term: Term, places: Mapping[str, int]) -> Face:
     return case
 
 
-def _cast(term: Term, places: Mapping[str, int]) -> Face:
+def _cast(term: Term, places: Mapping[str, int]) -> Evaluate:
     value, to = term.args[0], term.type
     if value.type.name == "STRING" and to.name in ("DATE", "TIMESTAMP"):
         raise DefinitionError(f"{term.op} of a text to {to}")
@@ -211,7 +211,7 @@ def _common(args: Sequence[Term]) -> Type:
     return of
 
 
-def _comparison(op: str, args: Sequence[Term], places: Mapping[str, int]) -> Face:
+def _comparison(op: str, args: Sequence[Term], places: Mapping[str, int]) -> Evaluate:
     of = _common(args)
     faces = [_converted(arg, of, places) for arg in args]
     compare = (_COMPARE_DOUBLES if of == DOUBLE else _COMPARE)[op if op != "<=>" else "="]
@@ -226,7 +226,7 @@ def _comparison(op: str, args: Sequence[Term], places: Mapping[str, int]) -> Fac
     return same
 
 
-def _is_in(args: Sequence[Term], places: Mapping[str, int]) -> Face:
+def _is_in(args: Sequence[Term], places: Mapping[str, int]) -> Evaluate:
     of = _common(args)
     value, *others = (_converted(arg, of, places) for arg in args)
     equal = (_COMPARE_DOUBLES if of == DOUBLE else _COMPARE)["="]
@@ -246,7 +246,7 @@ def _is_in(args: Sequence[Term], places: Mapping[str, int]) -> Face:
     return is_in
 
 
-def _arithmetic(term: Term, places: Mapping[str, int]) -> Face:
+def _arithmetic(term: Term, places: Mapping[str, int]) -> Evaluate:
     op, args, of = term.op, term.args, term.type
     if len(args) == 1:
         face = _face(args[0], places)
@@ -262,7 +262,7 @@ def _arithmetic(term: Term, places: Mapping[str, int]) -> Face:
     return _strict(arithmetic(op, of), [_converted(arg, of, places) for arg in args])
 
 
-def _operand(term: Term, places: Mapping[str, int]) -> Face:
+def _operand(term: Term, places: Mapping[str, int]) -> Evaluate:
     """A number as DECIMAL, exactly."""
     return _converted(term, as_decimal(term.type), places)
 
@@ -282,10 +282,10 @@ def _subtract_time(time: datetime, span: timedelta) -> datetime | None:
     return _add_time(time, -span)
 
 
-def _call(term: Term, places: Mapping[str, int]) -> Face:
+def _call(term: Term, places: Mapping[str, int]) -> Evaluate:
     if term.op in NULLS:
         return NULLS[term.op](term, lambda arg, to: _converted(arg, to, places), lambda args: _common(args))
-    function = FACES[term.op](term) if term.op in FACES else None
+    function = EVALUATED[term.op](term) if term.op in EVALUATED else None
     if function is None:
         raise DefinitionError(render(term) if len(render(term)) <= 80 else f"{term.op}(…)")
     return _strict(function, [_face(arg, places) for arg in term.args])

@@ -16,15 +16,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.functions import arrow_udf
 
-from headrace.define.expression.spark_face import TEXT, Computed, Match
-from headrace.maintain.own import as_spark_function
-from headrace.parse.time_patterns import register
+from headrace.engine.spark_views import TEXT, Computed, PatternColumn
+from headrace.engine.udf_calls import as_spark_function
+from headrace.engine.time_functions import register
 
 
 def with_computed(events: DataFrame, computed: Sequence[Computed]) -> DataFrame:
     """The events, each with what patterns and functions of the workspace make of it."""
     for column in computed:
-        if isinstance(column, Match):
+        if isinstance(column, PatternColumn):
             values = _matcher(column)(F.expr(column.text))
         else:
             values = as_spark_function(column.function)(*map(F.expr, column.arguments))
@@ -32,7 +32,7 @@ def with_computed(events: DataFrame, computed: Sequence[Computed]) -> DataFrame:
     return events
 
 
-def _matcher(match: Match) -> Any:
+def _matcher(match: PatternColumn) -> Any:
     def matched(texts: pa.Array) -> pa.Array:
         return run(match.duckdb, texts)
 

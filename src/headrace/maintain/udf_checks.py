@@ -15,21 +15,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.aggregate import Partial
-from headrace.aggregate.own import OwnAggregate
+from headrace.aggregate.udaf import UserAggregate
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.duckdb_face import face_of
+from headrace.engine.duckdb_views import duckdb_expression
 from headrace.define.expression.terms import Term, render
 from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
 from headrace.define.relation import Relation
-from headrace.define.relation_duckdb import calls_sql, rows_sql
+from headrace.engine.duckdb_relations import calls_sql, rows_sql
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.table import LakeTable
-from headrace.maintain.maps import give_outcomes, run_outcomes
-from headrace.maintain.own import give_function, run_function
-from headrace.parse.time_patterns import register
+from headrace.engine.udf_calls import give_outcomes, run_outcomes
+from headrace.engine.udf_calls import give_function, run_function
+from headrace.engine.time_functions import register
 from headrace.types import Expression
 
 MOST_EVENTS = 256  # that functions are tried on
@@ -79,7 +79,7 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
             if reason:
                 return reason
         for aggregate in dict.fromkeys(column.aggregate for column in view.columns):
-            if isinstance(aggregate, OwnAggregate):
+            if isinstance(aggregate, UserAggregate):
                 rows = _values(connection, stream, aggregate.arguments)
                 reason = rows and _refuse_aggregate(aggregate, _rows(rows))
                 if reason:
@@ -113,7 +113,7 @@ def _values(
 ) -> list[pa.Array] | None:
     """The arguments of each event; None if only Spark computes them."""
     try:
-        columns = [face_of(argument, stream.types()) for argument in arguments]
+        columns = [duckdb_expression(argument, stream.types()) for argument in arguments]
     except DefinitionError:
         return None
     selected = ", ".join(f"{sql} AS a{at}" for at, sql in enumerate(columns))
@@ -170,7 +170,7 @@ def _refuse_function(function: OwnFunction, arguments: list[pa.Array]) -> str | 
     return None
 
 
-def _refuse_aggregate(aggregate: OwnAggregate, rows: Sequence[Row]) -> str | None:
+def _refuse_aggregate(aggregate: UserAggregate, rows: Sequence[Row]) -> str | None:
     name = aggregate.definition.name
     rows = [row for row in dict.fromkeys(map(_frozen, rows)) if aggregate.lift(*row) != aggregate.zero][:MOST_PARTIALS]
     lifted = [aggregate.lift(*row) for row in rows]
@@ -198,7 +198,7 @@ def _refuse_aggregate(aggregate: OwnAggregate, rows: Sequence[Row]) -> str | Non
     return None
 
 
-def _presented(aggregate: OwnAggregate, partials: tuple[Partial, Partial]) -> str:
+def _presented(aggregate: UserAggregate, partials: tuple[Partial, Partial]) -> str:
     return " and ".join(repr(aggregate.present(partial)) for partial in partials)
 
 

@@ -1,4 +1,4 @@
-"""The rows of a relation as Spark makes them of events: what `define/relation_duckdb.py` is for DuckDB."""
+"""The rows of a relation as Spark makes them of events: what `engine/duckdb_relations.py` is for DuckDB."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.compose import composed
-from headrace.define.expression.spark_face import for_spark, unsure_times
+from headrace.engine.spark_views import for_spark, unsure_times
 from headrace.define.expression.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import find_function
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
-from headrace.define.relation_duckdb import CALLED, VALUES, types_after
+from headrace.engine.duckdb_relations import CALLED, VALUES, types_after
 from headrace.define.sample import spark_condition
 from headrace.errors import DefinitionError
-from headrace.maintain.maps import outcome_type, run_outcomes
-from headrace.maintain.matches import with_computed
-from headrace.maintain.own import for_spark as as_spark_function
+from headrace.engine.udf_calls import outcome_type, run_outcomes
+from headrace.engine.spark_columns import with_computed
+from headrace.engine.udf_calls import for_spark as as_spark_function
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 
 @dataclass(frozen=True)
-class Rows:
+class SparkRows:
     """Rows in the making: the columns that expressions may name, and those of ours beside them."""
 
     frame: DataFrame
@@ -34,16 +34,16 @@ class Rows:
     reserved: tuple[str, ...]
     stream: str  # the base stream
 
-    def computing(self, expressions: Sequence[Expression]) -> tuple[Rows, list[str]]:
+    def computing(self, expressions: Sequence[Expression]) -> tuple[SparkRows, list[str]]:
         """The rows with what these expressions need, and their Spark SQL over these."""
         written, computed = for_spark(expressions, {**self.types, ARRIVED: TIMESTAMP})
         return replace(self, frame=with_computed(self.frame, computed)), [each.sql for each in written]
 
-    def select(self, columns: Iterable[Column], types: Mapping[str, Type]) -> Rows:
+    def select(self, columns: Iterable[Column], types: Mapping[str, Type]) -> SparkRows:
         """Rows of these columns, and of those of ours."""
         return replace(self, frame=self.frame.select(*map(_column, self.reserved), *columns), types=types)
 
-    def where(self, condition: str, before: Rows) -> Rows:
+    def where(self, condition: str, before: SparkRows) -> SparkRows:
         """Those of the rows for which a condition is true, with the columns that they had before."""
         kept = replace(self, frame=self.frame.where(condition))
         return kept if self.frame is before.frame else kept.select(before.visible, before.types)
@@ -57,7 +57,7 @@ class Rows:
 class Joins(Protocol):
     """The tables that rows are joined to, as they were at each commit."""
 
-    def join(self, rows: Rows, step: Join) -> Rows:
+    def join(self, rows: SparkRows, step: Join) -> SparkRows:
         """The rows after a join."""
 
 
@@ -95,7 +95,7 @@ def _branch(
     )
     assert not computed, "a field needs no computed column"
     columns = [F.expr(read.sql).alias(name) for read, (name, _) in zip(reads, branch.reads, strict=True)]
-    rows = Rows(events, {}, reserved, stream.name).select(columns, dict(branch.reads))
+    rows = SparkRows(events, {}, reserved, stream.name).select(columns, dict(branch.reads))
     if places:
         frame = rows.frame.select(F.array(F.lit(number)).alias(PLACE), "*")
         rows = replace(rows, frame=frame, reserved=(PLACE, *reserved))
@@ -108,7 +108,7 @@ def _branch(
     return rows.select(map(_column, names), dict(relation.fields)).frame
 
 
-def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
+def _step(rows: SparkRows, step: RowStep, joins: Joins | None) -> SparkRows:
     match step:
         case Filter():
             computed, (condition,) = rows.computing([step.condition])
@@ -130,7 +130,7 @@ def _step(rows: Rows, step: RowStep, joins: Joins | None) -> Rows:
             return computed.where(spark_condition(step, rows.stream, keys), rows)
 
 
-def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:
+def map_rows(rows: SparkRows, step: Map, *, failed: bool = False) -> SparkRows:
     """The rows with the result of a call, without those that it failed for; with `failed` the latter, and the error."""
     function = find_function(step.function)
     assert function is not None, f"{step.function} is known"
@@ -144,7 +144,7 @@ def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:
     return called.select([*rows.visible, result], {**rows.types, name: STRING if failed else of})
 
 
-def _explode(rows: Rows, step: Explode) -> Rows:
+def _explode(rows: SparkRows, step: Explode) -> SparkRows:
     computed, (values,) = rows.computing([step.values])
     outer = "_outer" if step.outer else ""
     with_values = computed.select([*rows.visible, F.expr(values).alias(VALUES)], rows.types)

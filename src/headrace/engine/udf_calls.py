@@ -1,25 +1,105 @@
-"""Calls functions of the workspace for rows, in DuckDB and in Spark: a value, or the error, for each row by itself."""
+"""Calls functions of a workspace over Arrow arrays, in DuckDB and in Spark: values, or the value or error of each row by itself."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+from functools import lru_cache, partial
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any
+import duckdb
+import pyarrow as pa
+from duckdb.func import ARROW, SPECIAL
+from headrace.aggregate.udaf import UserAggregate, call_code
+from headrace.aggregate.kernels import unchunked
+from headrace.calls import call_limit_s, limit_calls
+from headrace.engine.duckdb_terms import duckdb_type
+from headrace.define.model import View
+from headrace.define.own import OwnFunction
+from headrace.types import Type, arrow_type
 import traceback
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import duckdb
-import pyarrow as pa
-from duckdb.func import ARROW, SPECIAL
-
-from headrace.aggregate.packed import unchunked
 from headrace.calls import LateCallError
-from headrace.define.expression.computed import duckdb_type
 from headrace.define.own import OUTCOME, OwnFunction
 from headrace.errors import HeadraceError
 from headrace.format import cut
-from headrace.maintain.own import code_of, run_function, runner
 from headrace.types import STRING, Type, arrow_type, struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+
+def run_function(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
+    """A value for each event; raises HeadraceError, naming the function, where it fails or gives something else."""
+    types = [arrow_type(of) for _, of in function.takes]
+    arguments = [unchunked(array).cast(of) for array, of in zip(arrays, types, strict=True)]
+    return call_code(f"function '{function.name}'", code_of(function), function.gives, "events", *arguments)
+
+
+def as_spark_function(function: OwnFunction) -> Any:
+    """The function for columns of Spark."""
+    return for_spark(partial(run_function, function), function.gives)
+
+
+def for_spark(run: Callable[..., pa.Array], gives: Type) -> Any:
+    """A function over Arrow arrays for columns of Spark."""
+    from pyspark.sql.pandas.functions import arrow_udf  # Spark is not loaded where DuckDB alone computes
+
+    limit_s = call_limit_s()
+
+    def of_arrays(*arrays: pa.Array) -> pa.Array:  # Spark reads its hints
+        limit_calls(limit_s)
+        return run(*arrays)
+
+    return arrow_udf(of_arrays, str(gives))  # type: ignore[call-overload]
+
+
+def give_lifts(spark: SparkSession, view: View) -> None:
+    """Give Spark the functions that it calls for aggregates of the workspace."""
+    for column in view.columns:
+        aggregate = column.aggregate
+        if isinstance(aggregate, UserAggregate):
+            for function in aggregate.lifts:
+                spark.udf.register(function.name, for_spark(function.run, function.gives))
+
+
+def give_function(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:
+    """Give a connection of DuckDB the function."""
+    types: list[Any] = [duckdb_type(of) for _, of in function.takes]
+    gives = duckdb_type(function.gives)
+    connection.create_function(
+        function.full_name,
+        runner(function, partial(run_function, function)),
+        types,
+        gives,
+        type=ARROW,
+        null_handling=SPECIAL,
+    )
+
+
+def runner(function: OwnFunction, call: Callable[..., pa.Array]) -> Callable[..., Any]:
+    """What DuckDB calls: `call`, as a function with the parameters of this one."""
+
+    def run(*arrays: pa.Array) -> pa.Array:
+        return call(*arrays)
+
+    # DuckDB counts the parameters of the function, and would read its annotations.
+    parameters = [Parameter(name, Parameter.POSITIONAL_ONLY) for name, _ in function.takes]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+@lru_cache(maxsize=1024)
+def code_of(function: OwnFunction) -> Callable[..., Any]:
+    """The function itself."""
+    code: Callable[..., Any] = pickle.loads(function.code)
+    return code
+
+
 
 MOST_CHARACTERS = 80  # of a value in a message
 

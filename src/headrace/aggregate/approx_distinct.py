@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.base import Aggregate, Example, Function, Partial, PartialColumn, Value
-from headrace.aggregate.hashes import hash_function, leading_zeros, murmur, spark_hash
+from headrace.aggregate.aggregate import Aggregate, Example, ArrowFunction, Partial, PartialColumn, Value
+from headrace.aggregate.kernels import hash_function, leading_zeros, murmur, spark_hash
 from headrace.aggregate.merges import Merge
-from headrace.aggregate.packed import Lists, binary, join
+from headrace.aggregate.kernels import Lists, binary, join
 from headrace.aggregate.signature import SINGLE, Argument
 from headrace.types import BIGINT, BINARY, STRING, Type
 
@@ -81,7 +81,7 @@ def _coupons(hashes: Any) -> Any:
     return (run << np.uint64(COUPON_BITS) | place).astype(np.uint32)
 
 
-SKETCH = Function("hll_sketch_of", BIGINT, BINARY, sketch_hashes, of_list=True)
+SKETCH = ArrowFunction("hll_sketch_of", BIGINT, BINARY, sketch_hashes, of_list=True)
 
 
 class ApproxCountDistinct(Aggregate):
@@ -114,11 +114,11 @@ class ApproxCountDistinct(Aggregate):
         return (f"{SKETCH.name}({self.of_values(f'list({x})', x)})",)
 
     @property
-    def prepares(self) -> Function | None:
+    def prepares(self) -> ArrowFunction | None:
         return hash_function(self.argument.type)
 
     @property
-    def lifts(self) -> tuple[Function, ...]:
+    def lifts(self) -> tuple[ArrowFunction, ...]:
         return (SKETCH,)
 
     def lift(self, x: Value) -> Partial:

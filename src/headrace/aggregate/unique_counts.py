@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.base import Aggregate, BatchOnly, Example, Function, Partial, PartialColumn, Value
-from headrace.aggregate.hashes import hash_function, murmur, second_spark_hash, spark_hash
+from headrace.aggregate.aggregate import Aggregate, BatchOnly, Example, ArrowFunction, Partial, PartialColumn, Value
+from headrace.aggregate.kernels import hash_function, murmur, second_spark_hash, spark_hash
 from headrace.aggregate.merges import Merge
-from headrace.aggregate.packed import Lists, binary, join
+from headrace.aggregate.kernels import Lists, binary, join
 from headrace.aggregate.signature import SINGLE, Argument
 from headrace.types import BIGINT, BINARY, STRING, Type
 
@@ -149,7 +149,7 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
     return each.spread(sketches, is_large, large)
 
 
-SKETCH = Function("theta_sketch_of", BIGINT, BINARY, sketch_hashes, of_list=True)
+SKETCH = ArrowFunction("theta_sketch_of", BIGINT, BINARY, sketch_hashes, of_list=True)
 
 
 class Unique(Aggregate):
@@ -203,11 +203,11 @@ class Unique(Aggregate):
         return (sketch, f"CASE WHEN {self.of_values('count(*)', x)} > 0 THEN ''::BLOB END")
 
     @property
-    def prepares(self) -> Function | None:
+    def prepares(self) -> ArrowFunction | None:
         return hash_function(self.argument.type)
 
     @property
-    def lifts(self) -> tuple[Function, ...]:
+    def lifts(self) -> tuple[ArrowFunction, ...]:
         return (SKETCH,)
 
     def lift(self, x: Value) -> Partial:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.define.expression.computed import duckdb_name, duckdb_sql
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_sql
 from headrace.define.model import Field, Stream
-from headrace.parse.time_patterns import register
+from headrace.engine.time_functions import register
 
 
 class Computing:

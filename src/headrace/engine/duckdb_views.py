@@ -12,10 +12,10 @@ from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.coercion import as_decimal
-from headrace.define.expression.computed import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
-from headrace.define.expression.division import MOST_DIGITS, with_divisions
-from headrace.define.expression.long_keys import shorten_duckdb
-from headrace.define.expression.overflow import keep_arithmetic, wrap_arithmetic
+from headrace.engine.duckdb_terms import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
+from headrace.engine.duckdb_values import MOST_DIGITS, with_divisions
+from headrace.engine.value_bounds import shorten_duckdb
+from headrace.engine.duckdb_values import keep_arithmetic, wrap_arithmetic
 from headrace.define.expression.terms import Term, render
 from headrace.define.model import Column, Key, Stream, View
 from headrace.define.tokens import Source
@@ -29,13 +29,13 @@ MOST_TEXT = 80  # characters of an expression in a reason
 
 
 @lru_cache(maxsize=1024)
-def duckdb_face(stream: Stream, view: View) -> View:
+def duckdb_view(stream: Stream, view: View) -> View:
     """The view with its expressions in DuckDB's SQL, over the rows that its relation makes of a base stream.
 
     Raises DefinitionError if a part of it has no DuckDB face.
     """
     types = view.rows_of(stream).types()
-    face = face_of if view.over is None else _only_face_of
+    face = duckdb_expression if view.over is None else _only_duckdb_expression
 
     def of(place: str, expression: Expression) -> Expression:
         try:
@@ -73,7 +73,7 @@ def has_equal_text(of: Type) -> bool:
     return of.name in ("STRING", "BOOLEAN", "INT", "BIGINT", "DATE")
 
 
-def face_of(expression: Expression, types: Mapping[str, Type], *, within_limits: bool = False) -> str:
+def duckdb_expression(expression: Expression, types: Mapping[str, Type], *, within_limits: bool = False) -> str:
     """DuckDB's SQL of an expression over fields of these types. Raises DefinitionError if only Spark computes it.
 
     With `within_limits`, no field has a value beyond its limit (`overflow.limits_of`).
@@ -87,7 +87,7 @@ def face_of(expression: Expression, types: Mapping[str, Type], *, within_limits:
     return f"CAST({translate(term)} AS {duckdb_type(expression.type)})"
 
 
-def _only_face_of(expression: Expression, types: Mapping[str, Type]) -> str:
+def _only_duckdb_expression(expression: Expression, types: Mapping[str, Type]) -> str:
     """The same where DuckDB is the only engine: no other computes what fails here, so that nothing may fail."""
     source = Source(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))

@@ -13,9 +13,9 @@ from hashlib import sha256
 from itertools import takewhile
 
 from headrace.define.compose import composed, is_simple, term_of
-from headrace.define.expression.computed import duckdb_name, duckdb_type
-from headrace.define.expression.duckdb_face import duckdb_face, face_of, parts_of
-from headrace.define.expression.overflow import limits_of
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
+from headrace.engine.duckdb_views import duckdb_view, duckdb_expression, parts_of
+from headrace.engine.duckdb_values import limits_of
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
@@ -37,14 +37,14 @@ def refuse_duckdb(stream: Stream, view: View) -> str | None:
     try:
         if view.relation is not None:
             rows_sql(view.relation, stream, (), "events", joins=join_rows)
-        duckdb_face(stream, view)
+        duckdb_view(stream, view)
     except DefinitionError as error:
         return error.message
     return None
 
 
 @dataclass(frozen=True)
-class Rows:
+class DuckdbRows:
     """Rows in the making: a query, the columns that expressions may name, and those of ours beside them."""
 
     sql: str
@@ -54,15 +54,15 @@ class Rows:
 
     def expression(self, expression: Expression) -> str:
         """DuckDB's SQL of an expression over these rows. Raises DefinitionError if only Spark computes it."""
-        return face_of(expression, {**self.types, ARRIVED: TIMESTAMP})
+        return duckdb_expression(expression, {**self.types, ARRIVED: TIMESTAMP})
 
-    def select(self, columns: Mapping[str, str], types: Mapping[str, Type]) -> Rows:
+    def select(self, columns: Mapping[str, str], types: Mapping[str, Type]) -> DuckdbRows:
         """Rows of these columns, each with its SQL, and of those of ours that are not among them."""
         ours = {name: duckdb_name(name) for name in self.reserved}
         selected = ", ".join(f"{sql} AS {duckdb_name(name)}" for name, sql in {**ours, **columns}.items())
         return replace(self, sql=f"SELECT {selected} FROM ({self.sql})", types=types)
 
-    def where(self, condition: str) -> Rows:
+    def where(self, condition: str) -> DuckdbRows:
         """Those of the rows for which a condition is true."""
         return replace(self, sql=f"SELECT * FROM ({self.sql}) WHERE {condition}")
 
@@ -72,15 +72,15 @@ class Rows:
         return {name: duckdb_name(name) for name in self.types}
 
 
-JoinRows = Callable[[Rows, Join], Rows]
+JoinRows = Callable[[DuckdbRows, Join], DuckdbRows]
 
 
-def refuse_join(rows: Rows, step: Join) -> Rows:
+def refuse_join(rows: DuckdbRows, step: Join) -> DuckdbRows:
     """Where the rows of tables are not at hand."""
     raise DefinitionError(f"only Spark computes the join to table '{step.table}'")
 
 
-def join_rows(rows: Rows, step: Join) -> Rows:
+def join_rows(rows: DuckdbRows, step: Join) -> DuckdbRows:
     """The rows after a join to what `side_name` names: the rows of the table at the pin. A key has one at most.
 
     With `as_of` it has one for each time of a change, with those that delete the row: the last one that is not after
@@ -109,7 +109,7 @@ def join_rows(rows: Rows, step: Join) -> Rows:
     return finish_join(rows, sql, step)
 
 
-def finish_join(rows: Rows, sql: str, step: Join) -> Rows:
+def finish_join(rows: DuckdbRows, sql: str, step: Join) -> DuckdbRows:
     """The rows after a join, of a query for rows with the columns of the table and `_matched`: whether it has a row."""
     types = {**rows.types, **{name: of for name, _, of in step.columns}}
     joined = replace(rows, sql=sql, types=types)
@@ -209,7 +209,7 @@ def failures_sql(
     table: str,
     *,
     joins: JoinRows = refuse_join,
-    missing: Callable[[Rows, Join], Rows | None] = refuse_join,
+    missing: Callable[[DuckdbRows, Join], DuckdbRows | None] = refuse_join,
 ) -> str | None:
     """A query for the rows that a function failed for, or that have no row in a table: `reserved`, `REASON`, `KIND`.
 
@@ -237,7 +237,7 @@ def calls_sql(relation: Relation, stream: Stream, table: str) -> Iterator[tuple[
         yield step, rows.select(columns, {}).sql
 
 
-def _calls(relation: Relation, stream: Stream, reserved: tuple[str, ...], table: str) -> Iterator[tuple[Rows, Map]]:
+def _calls(relation: Relation, stream: Stream, reserved: tuple[str, ...], table: str) -> Iterator[tuple[DuckdbRows, Map]]:
     """Each call of a function, with the rows that it is called for."""
     for number, branch in enumerate(relation.branches_of(stream.name)):
         rows = _first(branch, number, reserved, table)
@@ -248,14 +248,14 @@ def _calls(relation: Relation, stream: Stream, reserved: tuple[str, ...], table:
             rows = refuse_join(rows, step) if isinstance(step, Join) else _step(rows, step)
 
 
-def _first(branch: Branch, number: int, reserved: tuple[str, ...], table: str) -> Rows:
+def _first(branch: Branch, number: int, reserved: tuple[str, ...], table: str) -> DuckdbRows:
     """The events of the base stream."""
     ours = [f"[{number}] AS {name}" if name == PLACE else name for name in reserved]
     columns = ", ".join([*ours, *(duckdb_name(name) for name, _ in branch.reads)])
-    return Rows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
+    return DuckdbRows(f"SELECT {columns} FROM {table}", dict(branch.reads), reserved, branch.stream)
 
 
-def _after(rows: Rows, steps: Sequence[RowStep], relation: Relation, joins: JoinRows) -> str:
+def _after(rows: DuckdbRows, steps: Sequence[RowStep], relation: Relation, joins: JoinRows) -> str:
     """The rows of a branch after its steps."""
     for step in steps:
         rows = joins(rows, step) if isinstance(step, Join) else _step(rows, step)
@@ -263,7 +263,7 @@ def _after(rows: Rows, steps: Sequence[RowStep], relation: Relation, joins: Join
     return rows.select({name: duckdb_name(name) for name, _ in relation.fields}, dict(relation.fields)).sql
 
 
-def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
+def _step(rows: DuckdbRows, step: Filter | Project | Explode | Map | Sample) -> DuckdbRows:
     match step:
         case Filter():
             return rows.where(_truth(step, rows))
@@ -278,19 +278,19 @@ def _step(rows: Rows, step: Filter | Project | Explode | Map | Sample) -> Rows:
             return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
 
 
-def _truth(step: Filter, rows: Rows, *, within_limits: bool = False) -> str:
+def _truth(step: Filter, rows: DuckdbRows, *, within_limits: bool = False) -> str:
     """A condition as DuckDB is quick to check it.
 
     By default DuckDB chooses the rows for each side of an OR, one row after the other. A comparison of the whole makes
     it compute both sides for all rows, a vector at once: that is quicker if they cost little.
     """
-    condition = face_of(step.condition, {**rows.types, ARRIVED: TIMESTAMP}, within_limits=within_limits)
+    condition = duckdb_expression(step.condition, {**rows.types, ARRIVED: TIMESTAMP}, within_limits=within_limits)
     term = term_of(step.condition, rows.types)
     has_or = any(part.op == "OR" for part in parts_of(term))
     return f"({condition}) IS NOT DISTINCT FROM true" if has_or and is_simple(term) else condition
 
 
-def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:
+def map_rows(rows: DuckdbRows, step: Map, *, failed: bool = False) -> DuckdbRows:
     """The rows with the result of a call, without those that it failed for; with `failed` the latter, and the error."""
     (name, of), arguments = step.columns[0], ", ".join(map(rows.expression, step.arguments))
     called = rows.select({**rows.visible, CALLED: f"{OUTCOME}{step.function}({arguments})"}, rows.types)
@@ -299,7 +299,7 @@ def map_rows(rows: Rows, step: Map, *, failed: bool = False) -> Rows:
     return called.select({**rows.visible, name: f"{CALLED}.{part}"}, {**rows.types, name: of})
 
 
-def _explode(rows: Rows, step: Explode) -> Rows:
+def _explode(rows: DuckdbRows, step: Explode) -> DuckdbRows:
     """A row for each element; a map is a list of its entries. Spark counts from 0, and NULL has no elements."""
     of, values = step.values.type, rows.expression(step.values)
     columns = {**rows.visible, VALUES: f"map_entries({values})" if of.name == "MAP" else values}

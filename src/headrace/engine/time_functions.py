@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.duckdb_casts import READ_TIME, TO_LOCAL, TO_UTC
+from headrace.engine.duckdb_values import READ_TIME, TO_LOCAL, TO_UTC
 from headrace.define.expression.time_patterns import (
     EXCEEDS_PAD,
     NORMAL,
@@ -27,7 +27,7 @@ from headrace.define.expression.time_patterns import (
     Zone,
     read_pattern,
 )
-from headrace.parse.zones import find_zones, times_in_zone, to_utc
+from headrace.engine.zones import find_zones, times_in_zone, to_utc
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -24,7 +24,7 @@ from headrace.lake.events import event_columns, read_files
 from headrace.lake.pins import Pins
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, TABLES
 from headrace.lake.table import LakeTable
-from headrace.maintain.rows import Rows, rows_of
+from headrace.engine.spark_relations import SparkRows, rows_of
 from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import BOOLEAN, TIMESTAMP
 
@@ -73,7 +73,7 @@ class TableJoins:
     _bounds: dict[str, tuple[int, int]] = field(default_factory=dict)
     _pins: dict[int, Pins | None] = field(default_factory=dict)
 
-    def join(self, rows: Rows, step: Join) -> Rows:
+    def join(self, rows: SparkRows, step: Join) -> SparkRows:
         """The rows after a join. A row matches one row of the table at most."""
         expressions = [*(of for of, _ in step.keys), *([step.as_of] if step.as_of else [])]
         computed, written = rows.computing(expressions)
@@ -237,7 +237,7 @@ def _latest_as_of(joined: DataFrame) -> DataFrame:
     )
 
 
-def _finish(rows: Rows, joined: DataFrame, step: Join) -> Rows:
+def _finish(rows: SparkRows, joined: DataFrame, step: Join) -> SparkRows:
     """The joined rows with the columns of the table, by the kind of the join."""
     types = {**rows.types, **{name: of for name, _, of in step.columns}}
     columns = [F.col(f"{ROW}._column_{at}").alias(name) for at, (name, _, _) in enumerate(step.columns)]

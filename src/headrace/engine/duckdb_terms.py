@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.expression.coercion import VOID
-from headrace.define.expression.division import DIVISION, division_sql
-from headrace.define.expression.duckdb_casts import cast_sql, parse_format_sql, time_sql
+from headrace.engine.duckdb_values import DIVISION, division_sql
+from headrace.engine.duckdb_values import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression.functions import FUNCTIONS, TABLE
-from headrace.define.expression.overflow import KEPT, WRAP, keep_arithmetic, wrapped_sql
+from headrace.engine.duckdb_values import KEPT, WRAP, keep_arithmetic, wrapped_sql
 from headrace.define.expression.patterns import re2_pattern, re2_replacement
 from headrace.define.expression.syntax import Node
 from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
-from headrace.define.expression.years import BOUNDS, makes_time
+from headrace.engine.value_bounds import BOUNDS, makes_time
 from headrace.define.own import find_function
 from headrace.define.tokens import Source
 from headrace.errors import DefinitionError

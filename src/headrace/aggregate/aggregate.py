@@ -38,7 +38,7 @@ class PartialColumn:
 
 
 @dataclass(frozen=True)
-class Function:
+class ArrowFunction:
     """A function for DuckDB that it does not have, over Arrow arrays."""
 
     name: str
@@ -245,12 +245,12 @@ class Aggregate(ABC):
         return self.duckdb_columns(*(expression.sql for expression in self.arguments), *order[: len(self.order)])
 
     @property
-    def prepares(self) -> Function | None:
+    def prepares(self) -> ArrowFunction | None:
         """What `duckdb_columns` takes instead of its argument: of a field it is computed once for all views."""
         return None
 
     @property
-    def lifts(self) -> tuple[Function, ...]:
+    def lifts(self) -> tuple[ArrowFunction, ...]:
         """The functions that `duckdb_columns` calls and DuckDB does not have."""
         return ()
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import structlog
 
 from headrace.define.relation import Join
-from headrace.define.relation_duckdb import side_name
+from headrace.engine.duckdb_relations import side_name
 from headrace.errors import HeadraceError
-from headrace.maintain.joins import TableLogs
+from headrace.maintain.spark_joins import TableLogs
 from headrace.maintain.table_at import TableAt, table_at
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
@@ -35,7 +35,7 @@ class _Snapshot:
     folder: Path
 
 
-class TableStates:
+class TableSnapshots:
     """The snapshots of the tables that the fused lane joins, by what the joins read of them."""
 
     def __init__(self, session: Session, logs: TableLogs, folder: Path) -> None:
