@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.define.kafka import read_source
+from headrace.define.kafka_source import read_source
 from headrace.define.model import KAFKA, Source, Stream
 from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal

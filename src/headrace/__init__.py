@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from headrace.aggregate import Aggregate
     from headrace.client.connect import Connection as Connection
     from headrace.client.connect import connect as connect
-    from headrace.define.python.fluent import Stream as Stream
-    from headrace.define.python.fluent import Table as Table
-    from headrace.define.python.fluent import View as View
-    from headrace.define.python.fluent import cumulate as cumulate
-    from headrace.define.python.fluent import window as window
-    from headrace.define.python.logical import LogicalView as LogicalView
-    from headrace.define.python.outgoing import Alert as Alert
-    from headrace.define.python.outgoing import Sink as Sink
-    from headrace.define.python.own import udaf as udaf
-    from headrace.define.python.own import udf as udf
-    from headrace.define.python.sources import kafka as kafka
+    from headrace.define.python.definition_builder import Stream as Stream
+    from headrace.define.python.definition_builder import Table as Table
+    from headrace.define.python.definition_builder import View as View
+    from headrace.define.python.definition_builder import cumulate as cumulate
+    from headrace.define.python.definition_builder import window as window
+    from headrace.define.python.sink_builder import LogicalView as LogicalView
+    from headrace.define.python.sink_builder import Alert as Alert
+    from headrace.define.python.sink_builder import Sink as Sink
+    from headrace.define.python.function_builder import udaf as udaf
+    from headrace.define.python.function_builder import udf as udf
+    from headrace.define.python.source_builder import kafka as kafka
     from headrace.errors import HeadraceError as HeadraceError
 
 _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
     "HeadraceError": "headrace.errors",
-    **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), "headrace.define.python.fluent"),
-    "LogicalView": "headrace.define.python.logical",
-    **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.outgoing"),
-    **dict.fromkeys(("udaf", "udf"), "headrace.define.python.own"),
-    "kafka": "headrace.define.python.sources",
+    **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), "headrace.define.python.definition_builder"),
+    "LogicalView": "headrace.define.python.sink_builder",
+    **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.sink_builder"),
+    **dict.fromkeys(("udaf", "udf"), "headrace.define.python.function_builder"),
+    "kafka": "headrace.define.python.source_builder",
 }
 
 
@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
     if not name.startswith("_") and name in _aggregates():
-        function_of = import_module("headrace.define.python.aggregates").aggregate_function
+        function_of = import_module("headrace.define.python.function_builder").aggregate_function
         return function_of(_aggregates()[name])
     raise AttributeError(f"module 'headrace' has no attribute '{name}'{_instead(name)}")
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from headrace.define.catalog import load, parse
-from headrace.define.sample import share_of
+from headrace.define.sampling import share_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.aggregate import REGISTRY
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.types import BOOLEAN, Expression
 from tests.aggregates import argument_counts, parameters
 

@@ -14,7 +14,7 @@ import headrace as hr
 from headrace.cli.app import run
 from headrace.engine.duckdb_terms import duckdb_name as dq
 from headrace.engine.value_bounds import LONGEST_KEY
-from headrace.define.expression.terms import quote
+from headrace.language.terms import quote
 from headrace.names import decode_name, encode_name
 from tests.server import UpServer
 from tests.waiting import wait_until

@@ -14,8 +14,8 @@ from headrace.aggregate.numeric import Avg, Count, CountIf, Sum
 from headrace.aggregate.sampled import SampledCount, SampledSum, Scaling, scale
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Column, View
-from headrace.define.relation import Branch, Relation, Sample
-from headrace.define.sample import duckdb_condition
+from headrace.define.relation import Branch, Relation, SampleRows
+from headrace.define.sampling import duckdb_condition
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, Expression, decimal
 
 SEEDS = 250
@@ -63,7 +63,7 @@ def test_the_stated_bound_holds_for_about_95_of_100_samples(events: Any, aggrega
     held: dict[str, list[bool]] = {name: [] for name in GROUPS}
     totals: dict[str, float] = dict.fromkeys(GROUPS, 0.0)
     for seed in range(SEEDS):
-        partials = values_of(events, sampled, duckdb_condition(Sample(percent, seed), "clicks", ()))
+        partials = values_of(events, sampled, duckdb_condition(SampleRows(percent, seed), "clicks", ()))
         for name in GROUPS:
             if name not in partials:
                 continue  # no event of the group was chosen: the answer has no row of it
@@ -121,7 +121,7 @@ def test_partials_of_any_split_merge_to_one(of: Any) -> None:
 
 
 def test_a_view_of_a_sample_scales_also_when_it_is_read_back() -> None:
-    relation = Relation((Branch("clicks", (("x", BIGINT),), (Sample(10.0),)),), (("x", BIGINT),), None)
+    relation = Relation((Branch("clicks", (("x", BIGINT),), (SampleRows(10.0),)),), (("x", BIGINT),), None)
     columns = (Column("n", Count()), Column("total", Sum((Expression("x", BIGINT),))))
     view = View("v", ("clicks",), (), columns, relation=relation)
     assert [type(column.aggregate) for column in view.columns] == [SampledCount, SampledSum]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.sinks import row_keys, row_types
+from headrace.define.outgoing_rules import row_keys, row_types
 from headrace.sink.base import SinkBatch, SinkChange
 from headrace.sink.postgres import PostgresWriter
 

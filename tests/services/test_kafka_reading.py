@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.define.kafka import KafkaSource, Start
+from headrace.define.kafka_source import KafkaSource, Start
 from headrace.define.model import JSON, TEXT
 from headrace.errors import CorruptionError, UnavailableError, UsageError
 from headrace.transport.base import Events

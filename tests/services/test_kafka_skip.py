@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define.kafka import KafkaSource, parse_place
+from headrace.define.kafka_source import KafkaSource, parse_place
 from headrace.errors import UsageError
 from headrace.transport.base import Skipped
 from headrace.transport.kafka.transport import KafkaTransport

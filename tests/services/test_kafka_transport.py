@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define.kafka import KafkaSource
+from headrace.define.kafka_source import KafkaSource
 from headrace.transport.base import Transport
 from headrace.transport.kafka.transport import KafkaTransport
 from headrace.transport.position import Position

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.define.kafka import KafkaSource
+from headrace.define.kafka_source import KafkaSource
 from headrace.define.model import JSON
 from headrace.errors import ConflictError, FencedError, StaleMarkError, TooLargeError, UnavailableError
 from headrace.faults import VARIABLE
@@ -25,7 +25,7 @@ Open = Callable[..., KafkaTransport]
 WRITE = """
 import sys
 from pathlib import Path
-from headrace.define.kafka import KafkaSource
+from headrace.define.kafka_source import KafkaSource
 from headrace.transport.kafka import transport as opening
 from headrace.transport.kafka.transport import KafkaTransport
 from headrace.transport.sent import FilePiece

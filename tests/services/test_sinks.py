@@ -13,8 +13,8 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.define.expression.terms import quote
-from headrace.define.tokens import escape
+from headrace.language.terms import quote
+from headrace.language.source_text import escape
 from headrace.sink.latest import LatestRows
 from tests.names import candidates
 from tests.services.running import Kafka, Postgres

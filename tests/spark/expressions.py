@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from headrace.define.expression.check import Scope, check, parse_tree
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.types import (
     BIGINT,
     BOOLEAN,
@@ -78,7 +78,7 @@ COMPUTED = [
 
 
 def computed_expression(text: str) -> Expression:
-    source = Source(text)
+    source = SourceText(text)
     return check(
         source,
         parse_tree(source),

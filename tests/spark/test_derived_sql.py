@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.define.catalog import Catalog, parse
-from headrace.define.pruning import prune
+from headrace.define.relation_rewrites import prune
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of

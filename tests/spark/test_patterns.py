@@ -14,7 +14,7 @@ from headrace.define.expression.check import parse_expression
 from headrace.engine.duckdb_terms import duckdb_sql
 from headrace.define.expression.functions import TABLE
 from headrace.engine.spark_views import for_spark, spark_view
-from headrace.define.tokens import escape
+from headrace.language.source_text import escape
 from headrace.engine.spark_columns import with_computed
 from headrace.maintain.partials import partials
 from headrace.types import STRING, Expression

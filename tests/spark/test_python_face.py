@@ -14,7 +14,7 @@ from headrace.define.expression.functions import FUNCTIONS
 from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.engine.python_functions import EVALUATED, NULLS
 from headrace.engine.spark_views import for_spark
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.types import DOUBLE, TIMESTAMP, Expression, Type
@@ -43,7 +43,7 @@ NEARLY = (
 
 
 def compiled(text: str) -> tuple[Expression, Evaluate] | None:
-    source = Source(text)
+    source = SourceText(text)
     try:
         expression = check(source, parse_tree(source), Scope(TYPES))
         return expression, compile_expression(expression, tuple(TYPES.items()))

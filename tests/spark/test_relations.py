@@ -13,7 +13,7 @@ import pytest
 
 from headrace.define.expression.check import parse_expression
 from headrace.define.model import Field, Stream
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep, Sample
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep, SampleRows
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of
 from headrace.engine.time_functions import register
@@ -70,7 +70,7 @@ class Chain:
         return self
 
     def sample(self, percent: float, *keys: str) -> Chain:
-        self.steps += (Sample(percent, 1, tuple(parse_expression(key, self.types) for key in keys)),)
+        self.steps += (SampleRows(percent, 1, tuple(parse_expression(key, self.types) for key in keys)),)
         return self
 
     def explode(self, values: str, *names: str, outer: bool = False, position: str | None = None) -> Chain:

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.asof import build
 from headrace.asof.questions import LakeQuestions, find_commits
-from headrace.define.expression.terms import quote
+from headrace.language.terms import quote
 from headrace.define.model import LogicalView
 from headrace.errors import HeadraceError, QuestionError, QuestionLimitError, UnavailableError
 from headrace.format import commits_of

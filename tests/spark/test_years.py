@@ -21,7 +21,7 @@ from headrace.define.catalog import parse
 from headrace.define.expression.check import Checker, Scope, parse_expression, parse_tree
 from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type, refuse_computed
 from headrace.define.expression.functions import TABLE
-from headrace.define.tokens import Source, escape
+from headrace.language.source_text import SourceText, escape
 from headrace.maintain.partials import OUR_COLUMNS, write_partials
 from headrace.engine.time_functions import register
 from headrace.serve.evaluate import answer
@@ -310,5 +310,5 @@ def test_computed_fields():
 
 
 def is_computed(text: str) -> bool:
-    source = Source(text)
+    source = SourceText(text)
     return refuse_computed(Checker(source, Scope(TYPES)).term(parse_tree(source))) is None

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.cli.app import run
 from headrace.client.connect import connect
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.errors import UsageError
 from headrace.ingest.generate.rules import default_rule, parse_rule
 from headrace.ingest.generate.values import BLOCK, Draws, values

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.errors import DefinitionError, HeadraceError
 
 TESTS = Path(__file__).parents[1]

@@ -20,7 +20,7 @@ from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.alert.targets import Delivery, target_names
 from headrace.alert.watch import StreamWatch, ViewWatch, Watch, follower_name, rules_of
 from headrace.define.catalog import Catalog
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.define.model import Alert
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, QuestionError, did_you_mean
 from headrace.store.base import Store

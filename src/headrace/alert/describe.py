@@ -11,7 +11,7 @@ from headrace.alert.course import is_silenced
 from headrace.alert.incident import Incident
 from headrace.alert.state import AlertState, Entry, Notice, Silence
 from headrace.alert.status import AlertStatus, IncidentStatus, SilenceStatus
-from headrace.define.durations import format_duration
+from headrace.language.durations import format_duration
 from headrace.define.model import Alert
 from headrace.format import iso_us
 from headrace.serve.question import key_text

@@ -13,7 +13,7 @@ import structlog
 from headrace.alert.describe import notice_row
 from headrace.alert.state import Notice
 from headrace.alert.watch import Watch
-from headrace.define.alerts import OPTIONS
+from headrace.define.outgoing_rules import OPTIONS
 from headrace.define.model import Alert, Sink
 from headrace.errors import HeadraceError
 from headrace.secrets import without_passwords

@@ -11,7 +11,7 @@ from rich.text import Text
 from headrace.cli.options import JsonOption, WideOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, plural, print_json, printable, record_table, say
 from headrace.cli.table import FittedTable
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.errors import NotFoundError, UsageError
 from headrace.names import shell
 from headrace.serve.question import key_text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.define.catalog import load, parse
-from headrace.define.durations import format_duration
+from headrace.language.durations import format_duration
 from headrace.errors import WorkspaceError
 from headrace.infer import Draft, draft
 from headrace.infer.names import stream_name

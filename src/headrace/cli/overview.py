@@ -15,7 +15,7 @@ from headrace.cli.output import console, count, plural, print_json, record_table
 from headrace.cli.sinks import sinks_table
 from headrace.cli.subscriptions import subscriptions_table
 from headrace.cli.table import FittedTable
-from headrace.define.durations import format_duration
+from headrace.language.durations import format_duration
 from headrace.format import freshness, waiting
 from headrace.names import shell
 from headrace.server.layers import alarm, building, checked, shares
@@ -273,7 +273,7 @@ def _role_in_events(stream: StreamStatus, field: FieldStatus) -> str:
         idle = "" if stream.idle_timeout_ms is None else f", idle time-out {format_duration(stream.idle_timeout_ms)}"
         return f"event time, patience {format_duration(stream.patience_ms)}{idle}"
     if field.record:
-        from headrace.define.record import describe_record  # loads the model: only for streams in Kafka
+        from headrace.define.kafka_record import describe_record  # loads the model: only for streams in Kafka
 
         return describe_record(field.record)
     return f"computed: {field.computed}" if field.computed else f"from: {field.path}" if field.path else ""

@@ -12,7 +12,7 @@ import orjson
 from headrace.client.calls import Calls
 from headrace.client.server_events import EVENT_STREAM, ServerEvents
 from headrace.client.wire import read_error
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.serve.question import key_text
 from headrace.serve.values import decoder
 

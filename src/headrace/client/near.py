@@ -239,7 +239,7 @@ class Offline(WithoutServer):
     def graph(self) -> GraphStatus:
         """What reads what; before the first apply, of the definitions folder."""
         # Only commands that use them load them.
-        from headrace.define.graph import graph_of
+        from headrace.define.definitions import graph_of
         from headrace.server.graph import describe_graph
 
         applied = self._folder.catalog

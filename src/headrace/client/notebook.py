@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.cells import moment_text
-from headrace.define.durations import format_duration
+from headrace.language.durations import format_duration
 from headrace.errors import HeadraceError, unknown
 from headrace.format import count, freshness, span
 from headrace.html import Html, Part, tag

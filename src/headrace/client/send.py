@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from headrace.client.verbs import Backend
-from headrace.define.paths import Steps, parse_path
-from headrace.define.reader import parse_type
+from headrace.language.paths import Steps, parse_path
+from headrace.language.token_cursor import parse_type
 from headrace.errors import IngestError, UsageError
 from headrace.ingest.files import SourceFile, StreamShape, find_files
 from headrace.ingest.formats.layout import ANY, Format, Layout, check_format

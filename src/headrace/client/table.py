@@ -12,7 +12,7 @@ import orjson
 
 from headrace.client.notebook import ConnectedView
 from headrace.define.model import JSON
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.errors import IngestError, NotReadyError, RequestError, SqlError, not_a_table
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import ANY, Layout, format_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from headrace.define.mistakes import quote_lines
+from headrace.language.source_text import quote_lines
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError, Location, QuestionError, UnavailableError
 from headrace.serve.question import ALL, NEWEST, OLDEST, Question, key_text
 from headrace.serve.times import Bound, iso_ms

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from headrace.define.sql.derived import DerivedStatement
+from headrace.errors import DefinitionError, Location
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-
 from headrace.define.definitions import Catalog as Catalog
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.logical import build_logical_views
-from headrace.define.mistakes import each, join, placed, quote_lines
+from headrace.define.logical_views import build_logical_views
+from headrace.language.source_text import each, join, placed, quote_lines
 from headrace.define.model import Alert, Sink, Stream, Table, View
-from headrace.define.ordering import in_order
 from headrace.define.own import fresh_names
 from headrace.define.proposals import complete
-from headrace.define.python.script import run_script
+from headrace.define.python.definition_script import run_script
 from headrace.define.sql.alerts import AlertStatement, build_alert
 from headrace.define.sql.derived import DerivedStatement, build_derived
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.query_tree import StreamRead
-from headrace.define.sql.select import Select
+from headrace.define.sql.select import ViewStatement
 from headrace.define.sql.sinks import SinkStatement, build_sink
 from headrace.define.sql.statements import read_statements
 from headrace.define.sql.tables import DerivedTable, build_table
 from headrace.define.sql.view_rows import build_view
-from headrace.define.tables import over_table, with_parts
-from headrace.define.tokens import Source
+from headrace.define.table_parts import over_table, with_parts
+from headrace.language.source_text import SourceText
 from headrace.define.unresolved import (
-    Definition,
+    PlacedDefinition,
     declared_twice,
     is_insert,
     over_view,
@@ -34,7 +36,43 @@ from headrace.define.unresolved import (
     unknown_source,
     unknown_stream,
 )
-from headrace.errors import DefinitionError, Location
+
+
+
+Declared = tuple[DerivedStatement, Location]
+
+
+def in_order(
+    declared: Sequence[Declared], errors: list[DefinitionError], broken: set[str | None]
+) -> Iterator[Declared]:
+    """The statements, each after those that it reads. A cycle is added to `errors`, and its streams to `broken`."""
+    waiting = {statement.name.lower(): (statement, where) for statement, where in declared}
+    reads = {
+        name: [read.name.lower() for read in (*statement.reads, *statement.joined)]
+        for name, (statement, _) in waiting.items()
+    }
+    while waiting:
+        ready = [name for name in waiting if not any(read in waiting for read in reads[name])]
+        if not ready:
+            errors.append(_cycle(waiting, reads))
+            broken |= set(waiting)
+            return
+        for name in ready:
+            yield waiting.pop(name)
+
+
+def _cycle(waiting: Mapping[str, Declared], reads: Mapping[str, list[str]]) -> DefinitionError:
+    path = [next(iter(waiting))]
+    while path[-1] not in path[:-1]:
+        path.append(next(read for read in reads[path[-1]] if read in waiting))
+    circle = path[path.index(path[-1]) :]
+    names = [waiting[name][0].name for name in circle]
+    message, who = f"stream '{names[0]}' reads itself", "it"
+    if len(names) > 2:
+        message = "streams are made from one another: " + ", ".join(f"'{a}' reads '{b}'" for a, b in pairwise(names))
+        who = "one of them"
+    return DefinitionError(message, fix=f"let {who} read another stream", where=waiting[circle[0]][1])
+
 
 
 def load(folder: Path | str) -> Catalog:
@@ -43,20 +81,20 @@ def load(folder: Path | str) -> Catalog:
         return _assemble_quoting(*_read_folder(folder))
 
 
-def load_changed(folder: Path | str, source: Source) -> Catalog:
+def load_changed(folder: Path | str, source: SourceText) -> Catalog:
     """The same with the SQL of a text added to it: what has the name of something in the folder replaces it."""
     with fresh_names():
         texts, definitions, errors = _read_folder(folder)
         declared, mistakes = read_statements(source)
         changed = {one.definition.name.lower() for one in declared}
         kept = [definition for definition in definitions if definition.what.name.lower() not in changed]
-        kept += [Definition(one.definition, one.where) for one in declared]
+        kept += [PlacedDefinition(one.definition, one.where) for one in declared]
         return _assemble_quoting({**texts, source.file: source.text}, kept, [*errors, *mistakes])
 
 
-def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], list[DefinitionError]]:
+def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[PlacedDefinition], list[DefinitionError]]:
     """The text of each file, and what they declare."""
-    definitions: list[Definition] = []
+    definitions: list[PlacedDefinition] = []
     errors: list[DefinitionError] = []
     texts: dict[str, str] = {}
     paths = [path for path in Path(folder).glob("*") if path.suffix in (".sql", ".py") and path.is_file()]
@@ -68,12 +106,12 @@ def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], 
             errors.append(DefinitionError(f"the definition file cannot be read: {e}", where=Location(str(path), 1, 1)))
             continue
         if path.suffix == ".sql":
-            declared, mistakes = read_statements(Source(text, str(path)))
-            definitions += [Definition(d.definition, d.where) for d in declared]
+            declared, mistakes = read_statements(SourceText(text, str(path)))
+            definitions += [PlacedDefinition(d.definition, d.where) for d in declared]
             errors += mistakes
         else:
             try:
-                definitions += [Definition(what, where) for what, where in run_script(path, text)]
+                definitions += [PlacedDefinition(what, where) for what, where in run_script(path, text)]
             except DefinitionError as e:
                 errors += each(e)
     # A stream that several files import from one module is one stream.
@@ -82,7 +120,7 @@ def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[Definition], 
 
 
 def assemble(
-    definitions: list[Definition], errors: list[DefinitionError] | None = None, known: Catalog | None = None
+    definitions: list[PlacedDefinition], errors: list[DefinitionError] | None = None, known: Catalog | None = None
 ) -> Catalog:
     """The catalog of these definitions, views resolved against streams of all of them and of `known`."""
     assembly = _Assembly(known or Catalog(), errors or [])
@@ -91,7 +129,7 @@ def assemble(
     for statement, where in list(in_order(derived, assembly.errors, assembly.broken)):
         assembly.add(statement, where)
     for definition in declared:
-        if isinstance(definition.what, View | Select):
+        if isinstance(definition.what, View | ViewStatement):
             assembly.add(definition.what, definition.where)
     return assembly.finish(declared)
 
@@ -113,10 +151,10 @@ class _Assembly:
         self._tables_by_name = {name.lower(): table for name, table in known.tables.items()}
         self._view_names = {name.lower() for name in {*known.views, *known.logical} - {*known.tables}}
 
-    def declare(self, definitions: Iterable[Definition]) -> list[Definition]:
+    def declare(self, definitions: Iterable[PlacedDefinition]) -> list[PlacedDefinition]:
         """Note names, base streams and declared tables; returns the first definition of each name."""
-        declared: list[Definition] = []
-        first: dict[str, Definition] = {}
+        declared: list[PlacedDefinition] = []
+        first: dict[str, PlacedDefinition] = {}
         for definition in sorted(definitions, key=is_insert):  # after what they insert into
             what, name = definition.what, definition.what.name
             if name.lower() in first:
@@ -128,11 +166,11 @@ class _Assembly:
                 self._add_stream(what)
             elif isinstance(what, Table):
                 self._add_table(what)
-            elif isinstance(what, Select | View | LogicalStatement):
+            elif isinstance(what, ViewStatement | View | LogicalStatement):
                 self._view_names.add(name.lower())
         return declared
 
-    def add(self, what: View | Select | DerivedStatement, where: Location) -> None:
+    def add(self, what: View | ViewStatement | DerivedStatement, where: Location) -> None:
         """Build what reads streams or tables; if it cannot be built, it is broken, and so is what reads it."""
         reads = tuple(StreamRead(name, 0) for name in what.streams) if isinstance(what, View) else what.reads
         if not self._is_readable(what, where, reads):
@@ -148,7 +186,7 @@ class _Assembly:
             self.errors += each(e)
 
     def _is_readable(
-        self, what: View | Select | DerivedStatement, where: Location, reads: Sequence[StreamRead]
+        self, what: View | ViewStatement | DerivedStatement, where: Location, reads: Sequence[StreamRead]
     ) -> bool:
         joined = () if isinstance(what, View) else what.joined
         if any(self._may_be_broken(read.name.lower()) for read in joined):  # a table that could not be read
@@ -158,7 +196,7 @@ class _Assembly:
         if not unknown:
             return True
         self.errors += () if isinstance(what, View) else what.mistakes
-        definition = Definition(what, where)
+        definition = PlacedDefinition(what, where)
         for read in unknown:
             if self.broken & {None, read.name.lower()}:
                 continue  # a stream that could not be read: one message is enough
@@ -173,7 +211,7 @@ class _Assembly:
         readable = name in self._streams_by_name or name in self._tables_by_name or name in self._view_names
         return name in self.broken or (None in self.broken and not readable)
 
-    def _build(self, what: View | Select | DerivedStatement, where: Location) -> None:
+    def _build(self, what: View | ViewStatement | DerivedStatement, where: Location) -> None:
         streams, tables = self._streams_by_name, self._tables_by_name
         if isinstance(what, DerivedTable):
             self._add_table(build_table(what, streams, tables))
@@ -203,7 +241,7 @@ class _Assembly:
             f"'{name}' names a stored column of view '{view.name}'", fix="rename the key", where=where
         )
 
-    def finish(self, declared: list[Definition]) -> Catalog:
+    def finish(self, declared: list[PlacedDefinition]) -> Catalog:
         """The catalog, with logical views, sinks and alerts; all mistakes at once if there are any."""
         known = self._known
         streams, views = with_parts(self._tables, self._streams, self._views)
@@ -221,15 +259,15 @@ class _Assembly:
         return Catalog(streams, views, self._locations, sinks, alerts, self._tables, logical, self._reads)
 
 
-def _table_read(what: View | Select | DerivedStatement, tables: Mapping[str, Table]) -> set[str]:
+def _table_read(what: View | ViewStatement | DerivedStatement, tables: Mapping[str, Table]) -> set[str]:
     """The names of the tables whose rows it is made of, in lower case."""
     if isinstance(what, View):
         return {*what.streams, what.over.table} if what.over else set()
-    name = (what.from_clause.input.name or "").lower() if isinstance(what, Select) else ""
+    name = (what.from_clause.input.name or "").lower() if isinstance(what, ViewStatement) else ""
     return {name} & tables.keys()
 
 
-def _build_select(what: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table]) -> View:
+def _build_select(what: ViewStatement, streams: Mapping[str, Stream], tables: Mapping[str, Table]) -> View:
     """The view over its streams, or over the rows of a table."""
     table = tables.get((what.from_clause.input.name or "").lower())
     if table is None:
@@ -243,7 +281,7 @@ def _build_select(what: Select, streams: Mapping[str, Stream], tables: Mapping[s
 
 
 def _outgoing(
-    declared: list[Definition],
+    declared: list[PlacedDefinition],
     readable: Mapping[str, Stream | View],
     logical: Collection[str],
     broken: set[str | None],
@@ -277,13 +315,13 @@ def _outgoing(
 
 def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catalog:
     """What a text in SQL declares; it may also read the streams and views of `known`."""
-    declared, errors = read_statements(Source(text, file))
-    return _assemble_quoting({file: text}, [Definition(d.definition, d.where) for d in declared], errors, known)
+    declared, errors = read_statements(SourceText(text, file))
+    return _assemble_quoting({file: text}, [PlacedDefinition(d.definition, d.where) for d in declared], errors, known)
 
 
 def _assemble_quoting(
     texts: Mapping[str, str],
-    definitions: list[Definition],
+    definitions: list[PlacedDefinition],
     errors: list[DefinitionError],
     known: Catalog | None = None,
 ) -> Catalog:
@@ -296,7 +334,7 @@ def _assemble_quoting(
 
 
 def _mistakes_of(
-    statement: Source, definitions: Iterable[Definition], unread: Iterable[DefinitionError], known: Catalog | None
+    statement: SourceText, definitions: Iterable[PlacedDefinition], unread: Iterable[DefinitionError], known: Catalog | None
 ) -> list[DefinitionError]:
     """The mistakes of a statement that takes the place of the definitions of its names, beside those not read."""
     declared, errors = read_statements(statement)
@@ -304,7 +342,7 @@ def _mistakes_of(
     others = [definition for definition in definitions if definition.what.name.lower() not in names]
     errors += [error for error in unread if (error.of or "").lower() not in names]
     try:
-        assemble([*others, *(Definition(one.definition, one.where) for one in declared)], errors, known)
+        assemble([*others, *(PlacedDefinition(one.definition, one.where) for one in declared)], errors, known)
     except DefinitionError as error:
         return [one for one in each(error) if one.where and one.where.file == statement.file]
     return []

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.define.model import Mode, Options, Sink
-from headrace.define.options import OptionError
+from headrace.define.connector_options import OptionError
 from headrace.errors import DefinitionError, nearest
 from headrace.secrets import is_secret, shown
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.define.derive import Rows
-from headrace.define.expression.coercion import as_decimal, common_type
+from headrace.define.derived_rows import DerivedRows
+from headrace.language.coercion import as_decimal, common_type
 from headrace.define.model import Table
-from headrace.define.relation import Join, JoinKind, Log
-from headrace.define.row_scope import Entry
+from headrace.define.relation import Join, JoinKind, TableLog
+from headrace.define.derived_rows import RowColumn
 from headrace.errors import DefinitionError
 from headrace.types import Expression, Type
 
@@ -24,11 +24,11 @@ def refuse_table(table: Table) -> DefinitionError | None:
     return None
 
 
-def joined_entries(rows: Rows, table: Table, alias: str | None = None) -> tuple[Entry, ...]:
+def joined_entries(rows: DerivedRows, table: Table, alias: str | None = None) -> tuple[RowColumn, ...]:
     """The columns of a table beside those of rows: they may be qualified by its name and by the alias."""
     of = tuple(dict.fromkeys(name.lower() for name in (table.name, alias) if name))
     columns = rows.columns_for(field.name for field in table.fields)
-    return tuple(Entry(field.name, column, field.type, of) for field, column in zip(table.fields, columns, strict=True))
+    return tuple(RowColumn(field.name, column, field.type, of) for field, column in zip(table.fields, columns, strict=True))
 
 
 def key_expression(table: Table, key: str, value: Expression) -> Expression:
@@ -67,18 +67,18 @@ def _holds(common: Type, *types: Type) -> bool:
 
 
 def with_join(
-    rows: Rows,
+    rows: DerivedRows,
     table: Table,
     kind: JoinKind,
     keys: Mapping[str, Expression],
-    entries: tuple[Entry, ...],
+    entries: tuple[RowColumn, ...],
     as_of: Expression | None = None,
     condition: Expression | None = None,
-) -> Rows:
+) -> DerivedRows:
     """The rows after a join; `keys` are by column of the primary key. A semi or anti join adds no columns."""
     types = table.types()
     stream = table.relation.streams[0] if table.relation else table.name
-    log = Log(stream, tuple((key, types[key]) for key in table.key), table.event_time, table.relation)
+    log = TableLog(stream, tuple((key, types[key]) for key in table.key), table.event_time, table.relation)
     columns = tuple((entry.column, entry.name, entry.type) for entry in entries)
     pairs = tuple((keys[key], key) for key in table.key)
     step = Join(table.name, kind, pairs, log, columns, as_of, condition)

@@ -12,8 +12,8 @@ from typing import Any
 from headrace.aggregate import INTERNAL, Aggregate
 from headrace.aggregate.udaf import UserAggregate, UdafDefinition
 from headrace.define import own
-from headrace.define.calendar import Calendar
-from headrace.define.expression_json import expression_from_json, optional_from_json, optional_to_json
+from headrace.language.calendar import Calendar
+from headrace.define.relation_json import expression_from_json, optional_from_json, optional_to_json
 from headrace.define.model import (
     JSON,
     Alert,
@@ -31,11 +31,11 @@ from headrace.define.model import (
     Source,
     Stream,
     Table,
-    Unique,
+    UniqueEvents,
     View,
     Window,
 )
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.define.relation import Relation
 from headrace.define.relation_json import relation_from_json, relation_to_json
 
@@ -144,7 +144,7 @@ def from_json(value: dict[str, Any]) -> Definition:
         fields = tuple(_field_from_json(field) for field in value["fields"])
         source = source_from_json(value["source"]) if "source" in value else None
         unique = value.get("unique")
-        once = Unique(tuple(unique["columns"]), unique["within_ms"]) if unique else None
+        once = UniqueEvents(tuple(unique["columns"]), unique["within_ms"]) if unique else None
         options = (value.get("format", JSON), value.get("idle_timeout_ms"), source, relation, once)
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], *options)
     return View(

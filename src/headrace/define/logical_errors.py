@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.terms import quote
+from headrace.language.terms import quote
 from headrace.define.model import Stream
 from headrace.define.sql.from_clause import WINDOW_TABLES
 from headrace.define.sql.later import statement_at
 from headrace.define.sql.logical import LogicalStatement
-from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
+from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
 from headrace.errors import DefinitionError, did_you_mean, nearest
 
 LONGEST = 300  # characters of a sentence of DuckDB
@@ -72,7 +72,7 @@ def as_definition_error(
 
 def _reserved_word(sql: str, at: int) -> Token | None:
     """The keyword of DuckDB at this place or before it that is a usual name of a column; None if there is none."""
-    tokens = [token for token in tokenize(Source(sql), []) if token.kind != END]
+    tokens = [token for token in tokenize(SourceText(sql), []) if token.kind != END]
     index = next((index for index, token in enumerate(tokens) if token.start >= at), len(tokens))
     nearby = tokens[max(index - 1, 0) : index + 1]
     return next((token for token in nearby if token.upper in _RESERVED), None)
@@ -80,7 +80,7 @@ def _reserved_word(sql: str, at: int) -> Token | None:
 
 def reads_stream(statement: LogicalStatement, streams: Mapping[str, Stream]) -> DefinitionError | None:
     """The refusal of a SELECT over a stream, with what to write instead; None if it names no stream."""
-    tokens = tokenize(Source(statement.sql), [])
+    tokens = tokenize(SourceText(statement.sql), [])
     stream_tokens = [
         token
         for call, before, token in zip([tokens[0], *tokens], tokens, tokens[1:], strict=False)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.define.model import Column, Field, Key, Stream
 from headrace.define.relation import Reads
-from headrace.define.tokens import QUOTED, WORD, Source, tokenize
+from headrace.language.source_text import QUOTED, WORD, SourceText, tokenize
 from headrace.types import Expression, Type
 
 _WIDER = {("INT", "BIGINT"), ("INT", "DOUBLE")}
@@ -72,5 +72,5 @@ def _field(stream: Stream, name: str) -> Field:
 
 def names_in(expressions: Iterable[Expression]) -> set[str]:
     """Every word that may be a field: a function or keyword that is spelled like one is included, which is harmless."""
-    tokens = (token for expression in expressions for token in tokenize(Source(expression.sql)))
+    tokens = (token for expression in expressions for token in tokenize(SourceText(expression.sql)))
     return {token.text for token in tokens if token.kind in (WORD, QUOTED)}

@@ -9,13 +9,13 @@ from typing import Literal
 
 from headrace.aggregate import Aggregate
 from headrace.aggregate.sampled import scale
-from headrace.define.calendar import UTC_NAME, Calendar
-from headrace.define.durations import format_duration
-from headrace.define.expression.terms import quote
-from headrace.define.paths import Steps, parse_path
-from headrace.define.python.query import Queryable
+from headrace.language.calendar import UTC_NAME, Calendar
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
+from headrace.language.paths import Steps, parse_path
+from headrace.define.python.query_builder import Queryable
 from headrace.define.relation import Reads, Relation
-from headrace.define.sample import scaling_of
+from headrace.define.sampling import scaling_of
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # when an event came: the event time of a stream that declares none
@@ -68,7 +68,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Unique:
+class UniqueEvents:
     """Events with the same values of `columns`, less than `within_ms` of event time apart, count once: the first."""
 
     columns: tuple[str, ...]
@@ -90,7 +90,7 @@ class Stream(Queryable):
     idle_timeout_ms: int | None = None  # how long no event comes before its time goes on by the clock; None: never
     source: Source | None = None  # None: events come by HTTP and from files
     relation: Relation | None = None  # of a derived stream: how its events are made; nothing is sent to it or stored
-    unique: Unique | None = None  # None: every event counts
+    unique: UniqueEvents | None = None  # None: every event counts
 
     def __repr__(self) -> str:
         return f"stream {self.name} ({_columns({field.name: field.type for field in self.fields})})"
@@ -117,7 +117,7 @@ class Stream(Queryable):
 
 @dataclass(frozen=True, repr=False)
 class Table(Queryable):
-    """The latest row of each key: a log of changes, and a view of it. `define/tables.py` makes these two of it.
+    """The latest row of each key: a log of changes, and a view of it. `define/table_parts.py` makes these two of it.
 
     The latest is that of the greatest event time, then position in the log; without `event_time` the last to arrive.
     """

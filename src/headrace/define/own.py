@@ -18,7 +18,7 @@ from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.aggregate.udaf import UserCode, UdafDefinition, declare_aggregate, own_class
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 
 DIGITS = 8
 OUTCOME = "outcome_of_"  # before the name of a function that gives a value or an error for each row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 
 MOST_STEPS = 5  # corrections of one statement
@@ -14,7 +14,7 @@ _NOT_ONE = "no statement reads both: make a view of each, and CREATE VIEW over t
 _STATEMENT = re.compile(r"\s*CREATE\s", re.IGNORECASE)
 
 
-def complete(errors: Sequence[DefinitionError], mistakes_of: Callable[[Source], list[DefinitionError]]) -> None:
+def complete(errors: Sequence[DefinitionError], mistakes_of: Callable[[SourceText], list[DefinitionError]]) -> None:
     """Correct the statements that these mistakes propose; what is wrong with them is said once."""
     reported = {error.message for error in errors}
     for error in errors:
@@ -23,7 +23,7 @@ def complete(errors: Sequence[DefinitionError], mistakes_of: Callable[[Source], 
 
 
 def _complete(
-    error: DefinitionError, reported: set[str], mistakes_of: Callable[[Source], list[DefinitionError]]
+    error: DefinitionError, reported: set[str], mistakes_of: Callable[[SourceText], list[DefinitionError]]
 ) -> None:
     statements: set[str] = set()
     for _ in range(MOST_STEPS):
@@ -33,7 +33,7 @@ def _complete(
             error.write = error.replaces = None
             return
         statements.add(statement)
-        mistakes = mistakes_of(Source(statement, _FILE))
+        mistakes = mistakes_of(SourceText(statement, _FILE))
         mistake = next((one for one in mistakes if one.replaces), None)
         if mistake is None:
             for one in mistakes:

@@ -53,7 +53,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Log:
+class TableLog:
     """Where the changes of a table are, and how they are made: a change of this changes the rows of a join."""
 
     stream: str  # the base stream whose lake has them
@@ -72,7 +72,7 @@ class Join:
     table: str
     kind: JoinKind
     keys: tuple[tuple[Expression, str], ...]  # of the row, and the column of the table: its whole primary key
-    log: Log
+    log: TableLog
     columns: tuple[tuple[str, str, Type], ...] = ()  # the name in the row, and the column of the table with its type
     as_of: Expression | None = None
     condition: Expression | None = None  # over the row with these columns: which of the table's rows match
@@ -85,7 +85,7 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleRows:
     """Keeps a share of the rows, chosen by a seeded hash of a key, or of the position of the event."""
 
     percent: float
@@ -93,7 +93,7 @@ class Sample:
     keys: tuple[Expression, ...] = ()
 
 
-RowStep = Filter | Project | Explode | Map | Join | Sample
+RowStep = Filter | Project | Explode | Map | Join | SampleRows
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Relation:
     def by_position(self) -> bool:
         """Whether rows are chosen by the positions of events."""
         steps = (step for branch in self.branches for step in branch.steps)
-        return any(isinstance(step, Sample) and not step.keys for step in steps)
+        return any(isinstance(step, SampleRows) and not step.keys for step in steps)
 
     @property
     def logs(self) -> tuple[str, ...]:

@@ -1,18 +1,34 @@
-"""Relations as plain JSON values."""
+"""Relations and expressions as plain JSON values."""
 
 from __future__ import annotations
 
+from headrace.language.token_cursor import parse_type
+from headrace.types import Expression
 from collections.abc import Iterable
 from typing import Any
+from headrace.define.relation import Branch, Explode, Filter, Join, TableLog, Map, Project, Reads, Relation, RowStep, SampleRows
 
-from headrace.define.expression_json import (
-    expression_from_json,
-    expression_to_json,
-    optional_from_json,
-    optional_to_json,
-)
-from headrace.define.reader import parse_type
-from headrace.define.relation import Branch, Explode, Filter, Join, Log, Map, Project, Reads, Relation, RowStep, Sample
+
+
+def expression_to_json(expression: Expression) -> dict[str, str]:
+    """An expression as plain JSON values; `expression_from_json` gives an equal one back."""
+    return {"sql": expression.sql, "type": str(expression.type)}
+
+
+def expression_from_json(value: dict[str, str]) -> Expression:
+    """The expression that `expression_to_json` wrote."""
+    return Expression(value["sql"], parse_type(value["type"]))
+
+
+def optional_to_json(expression: Expression | None) -> dict[str, str] | None:
+    """The same of an expression that may be absent."""
+    return expression_to_json(expression) if expression else None
+
+
+def optional_from_json(value: dict[str, str] | None) -> Expression | None:
+    """The expression that `optional_to_json` wrote."""
+    return expression_from_json(value) if value else None
+
 
 
 def relation_to_json(relation: Relation) -> dict[str, Any]:
@@ -75,7 +91,7 @@ def _step_to_json(step: RowStep) -> dict[str, Any]:
                 "condition": optional_to_json(step.condition),
                 "keep_missing": step.keep_missing,
             }
-        case Sample():
+        case SampleRows():
             keys = [expression_to_json(key) for key in step.keys]
             return {"sample": step.percent, "seed": step.seed, "keys": keys}
 
@@ -103,17 +119,17 @@ def _step_from_json(value: dict[str, Any]) -> RowStep:
             optional_from_json(value["condition"]),
             value["keep_missing"],
         )
-    return Sample(value["sample"], value["seed"], tuple(expression_from_json(key) for key in value["keys"]))
+    return SampleRows(value["sample"], value["seed"], tuple(expression_from_json(key) for key in value["keys"]))
 
 
-def _log_to_json(log: Log) -> dict[str, Any]:
+def _log_to_json(log: TableLog) -> dict[str, Any]:
     relation = {"relation": relation_to_json(log.relation)} if log.relation else {}
     return {"stream": log.stream, "key": _reads_to_json(log.key), "event_time": log.event_time, **relation}
 
 
-def _log_from_json(value: dict[str, Any]) -> Log:
+def _log_from_json(value: dict[str, Any]) -> TableLog:
     relation = relation_from_json(value["relation"]) if "relation" in value else None
-    return Log(value["stream"], _reads_from_json(value["key"]), value["event_time"], relation)
+    return TableLog(value["stream"], _reads_from_json(value["key"]), value["event_time"], relation)
 
 
 def _reads_to_json(reads: Iterable[tuple[str, Any]]) -> list[list[str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from headrace.define.expression.terms import quote
-from headrace.define.maps import PREFIX
-from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
+from headrace.language.terms import quote
+from headrace.define.relation_rewrites import PREFIX
+from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
 from headrace.types import Expression
 
 _RESULT = re.compile(rf"\b{PREFIX}\d+\b")  # a column that holds the result of a call
@@ -56,7 +56,7 @@ def _describe(step: RowStep) -> str:
             as_of = f" as of {step.as_of}" if step.as_of else ""
             condition = f" where {step.condition}" if step.condition else ""
             return f"{step.kind} join {step.table}{as_of} on {on}{condition}"
-        case Sample():
+        case SampleRows():
             keys = f" by {', '.join(map(str, step.keys))}" if step.keys else ""
             return f"sample {step.percent:g} percent{keys}"
 

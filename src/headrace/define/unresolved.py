@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.define import model
-from headrace.define.columns import contains_aggregate
-from headrace.define.expression.terms import quote
+from headrace.define.view_columns import contains_aggregate
+from headrace.language.terms import quote
 from headrace.define.model import Sink, Stream, Table, View
 from headrace.define.sql.alerts import AlertStatement
 from headrace.define.sql.derived import DerivedStatement
 from headrace.define.sql.peers import rewrite
 from headrace.define.sql.query_tree import StreamRead
-from headrace.define.sql.select import Select
+from headrace.define.sql.select import ViewStatement
 from headrace.define.sql.sinks import SinkStatement
 from headrace.define.sql.statements import Statement
 from headrace.define.sql.tables import DerivedTable
@@ -33,20 +33,20 @@ _WINDOW = re.compile(
 
 
 @dataclass(frozen=True)
-class Definition:
+class PlacedDefinition:
     """Something declared, with its place; of SQL it is a statement until what it reads is known."""
 
     what: model.Definition | Statement
     where: Location
 
 
-def declared_twice(definition: Definition, earlier: Definition) -> DefinitionError:
+def declared_twice(definition: PlacedDefinition, earlier: PlacedDefinition) -> DefinitionError:
     """A name that another definition has."""
     name, where, first = definition.what.name, definition.where, earlier.where
     if where == first:
         return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
     what = definition.what
-    if isinstance(what, Select) and is_insert(definition):
+    if isinstance(what, ViewStatement) and is_insert(definition):
         aggregates = what.groups or any(contains_aggregate(item.node) for item in what.items)
         is_table = isinstance(earlier.what, DerivedTable)
         if isinstance(earlier.what, DerivedStatement) and not is_table and not aggregates:
@@ -55,13 +55,13 @@ def declared_twice(definition: Definition, earlier: Definition) -> DefinitionErr
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
 
-def is_insert(definition: Definition) -> bool:
+def is_insert(definition: PlacedDefinition) -> bool:
     """Whether it is an INSERT INTO …, which is read as the view that it would keep up to date."""
     what = definition.what
-    return isinstance(what, Select) and what.source.text[what.peer.start :][:6].upper() == "INSERT"
+    return isinstance(what, ViewStatement) and what.source.text[what.peer.start :][:6].upper() == "INSERT"
 
 
-def _insert_into_declared(what: Select, first: Location) -> DefinitionError:
+def _insert_into_declared(what: ViewStatement, first: Location) -> DefinitionError:
     """INSERT INTO a stream or a table: the query is a view of its own."""
     rows = quote(f"{what.name}_rows")
     write = f"CREATE MATERIALIZED VIEW {rows} AS {_inserted(what.source.text[what.peer.start : what.peer.end])}"
@@ -72,7 +72,7 @@ def _insert_into_declared(what: Select, first: Location) -> DefinitionError:
     )  # fmt: skip
 
 
-def _insert_into_derived(what: Select, stream: DerivedStatement, first: Location) -> DefinitionError:
+def _insert_into_derived(what: ViewStatement, stream: DerivedStatement, first: Location) -> DefinitionError:
     """INSERT INTO a derived stream: one stream of both queries."""
     source, start = what.source, stream.peer.start
     query = _inserted(rewrite(source, replace(what.peer, edits=what.peer.edits[1:]), []))  # the first is INSERT itself
@@ -94,7 +94,7 @@ def _inserted(statement: str) -> str:
 
 
 def unknown_stream(
-    definition: Definition, read: StreamRead, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+    definition: PlacedDefinition, read: StreamRead, streams: Mapping[str, Stream], tables: Mapping[str, Table]
 ) -> DefinitionError:
     """A stream or a view over a stream that does not exist."""
     what, name = definition.what, read.name
@@ -113,14 +113,14 @@ def unknown_stream(
         fix=f"did you mean '{near}'?" if near else _declare(name, what),
         where=_place_of(definition, read),
     )
-    if near and isinstance(what, Select | DerivedStatement) and what.source.text.startswith(name, read.at):
+    if near and isinstance(what, ViewStatement | DerivedStatement) and what.source.text.startswith(name, read.at):
         error.write, error.replaces = near, (read.at, read.at + len(name))
     return error
 
 
 def _queries_of(what: object) -> list[str]:
     """The names of the queries of WITH."""
-    queries = what.queries if isinstance(what, Select) else ()
+    queries = what.queries if isinstance(what, ViewStatement) else ()
     queries = what.query.queries if isinstance(what, DerivedStatement) else queries
     return [item.name for item, _ in queries if item.name]
 
@@ -131,12 +131,12 @@ def _declare(name: str, what: object) -> str:
     return "declare it with CREATE STREAM"
 
 
-def _place_of(definition: Definition, read: StreamRead) -> Location:
+def _place_of(definition: PlacedDefinition, read: StreamRead) -> Location:
     what = definition.what
-    return what.source.locate(read.at) if isinstance(what, Select | DerivedStatement) else definition.where
+    return what.source.locate(read.at) if isinstance(what, ViewStatement | DerivedStatement) else definition.where
 
 
-def over_view(definition: Definition, read: StreamRead) -> DefinitionError:
+def over_view(definition: PlacedDefinition, read: StreamRead) -> DefinitionError:
     """A stream or a materialized view over a view; of the latter, with the logical view to write."""
     what, view = definition.what, read.name
     if isinstance(what, DerivedStatement):
@@ -146,7 +146,7 @@ def over_view(definition: Definition, read: StreamRead) -> DefinitionError:
             where=_place_of(definition, read),
         )
     message = f"view '{what.name}' reads the view '{view}', but a materialized view reads streams and tables"
-    if not isinstance(what, Select):
+    if not isinstance(what, ViewStatement):
         return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
     text = what.source.text[what.peer.start : what.peer.end]
     head = _MATERIALIZED.match(text)
@@ -181,7 +181,7 @@ def _in_duckdb(query: str) -> str:
     return "".join([*pieces, query[offset:]])
 
 
-def reads_logical(definition: Definition, view: str) -> DefinitionError:
+def reads_logical(definition: PlacedDefinition, view: str) -> DefinitionError:
     """A sink or an alert over a logical view, which has no changes to send."""
     what = definition.what
     kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
@@ -194,7 +194,7 @@ def reads_logical(definition: Definition, view: str) -> DefinitionError:
     )
 
 
-def unknown_source(definition: Definition, name: str, known: Mapping[str, Stream | View]) -> DefinitionError:
+def unknown_source(definition: PlacedDefinition, name: str, known: Mapping[str, Stream | View]) -> DefinitionError:
     """A sink or an alert over what does not exist."""
     what = definition.what
     kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"

@@ -12,15 +12,15 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import takewhile
 
-from headrace.define.compose import composed, is_simple, term_of
+from headrace.define.relation_rewrites import composed, is_simple, term_of
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.engine.duckdb_views import duckdb_view, duckdb_expression, parts_of
 from headrace.engine.duckdb_values import limits_of
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
-from headrace.define.sample import duckdb_condition
-from headrace.define.tables import DELETED
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
+from headrace.define.sampling import duckdb_condition
+from headrace.define.table_parts import DELETED
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
 
@@ -263,7 +263,7 @@ def _after(rows: DuckdbRows, steps: Sequence[RowStep], relation: Relation, joins
     return rows.select({name: duckdb_name(name) for name, _ in relation.fields}, dict(relation.fields)).sql
 
 
-def _step(rows: DuckdbRows, step: Filter | Project | Explode | Map | Sample) -> DuckdbRows:
+def _step(rows: DuckdbRows, step: Filter | Project | Explode | Map | SampleRows) -> DuckdbRows:
     match step:
         case Filter():
             return rows.where(_truth(step, rows))
@@ -274,7 +274,7 @@ def _step(rows: DuckdbRows, step: Filter | Project | Explode | Map | Sample) -> 
             return _explode(rows, step)
         case Map():
             return map_rows(rows, step)
-        case Sample():
+        case SampleRows():
             return rows.where(duckdb_condition(step, rows.stream, [rows.expression(key) for key in step.keys]))
 
 

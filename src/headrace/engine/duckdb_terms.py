@@ -10,17 +10,17 @@ import re
 from collections.abc import Mapping
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.coercion import VOID
+from headrace.language.coercion import VOID
 from headrace.engine.duckdb_values import DIVISION, division_sql
 from headrace.engine.duckdb_values import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression.functions import FUNCTIONS, TABLE
 from headrace.engine.duckdb_values import KEPT, WRAP, keep_arithmetic, wrapped_sql
-from headrace.define.expression.patterns import re2_pattern, re2_replacement
-from headrace.define.expression.syntax import Node
-from headrace.define.expression.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
+from headrace.language.patterns import re2_pattern, re2_replacement
+from headrace.language.syntax import Node
+from headrace.language.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
 from headrace.engine.value_bounds import BOUNDS, makes_time
 from headrace.define.own import find_function
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.types import Expression, Type
 
@@ -57,7 +57,7 @@ def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) 
 
     `types` are those of the stream (`stream.types()`): without them, casts of fields cannot be translated.
     """
-    source = Source(expression.sql)
+    source = SourceText(expression.sql)
     node = parse_tree(source)
     scope = Scope(types or dict.fromkeys(_names(expression.sql), VOID))
     term = _AppliedChecker(source, scope).term(node)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.define.expression.coercion import VOID
-from headrace.define.expression.terms import Term, render
+from headrace.language.coercion import VOID
+from headrace.language.terms import Term, render
 from headrace.errors import DefinitionError
 from headrace.types import TIMESTAMP, Type
 from dataclasses import replace
-from headrace.define.expression.coercion import as_decimal
-from headrace.define.expression.terms import Term
+from headrace.language.coercion import as_decimal
+from headrace.language.terms import Term
 from collections.abc import Iterator
-from headrace.define.expression.terms import COMPARISON, LEVELS, Term
+from headrace.language.terms import COMPARISON, LEVELS, Term
 
 
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import lru_cache
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.coercion import as_decimal
+from headrace.language.coercion import as_decimal
 from headrace.engine.duckdb_terms import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
 from headrace.engine.duckdb_values import MOST_DIGITS, with_divisions
 from headrace.engine.value_bounds import shorten_duckdb
 from headrace.engine.duckdb_values import keep_arithmetic, wrap_arithmetic
-from headrace.define.expression.terms import Term, render
+from headrace.language.terms import Term, render
 from headrace.define.model import Column, Key, Stream, View
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.types import DOUBLE, Expression, Type
 
@@ -78,7 +78,7 @@ def duckdb_expression(expression: Expression, types: Mapping[str, Type], *, with
 
     With `within_limits`, no field has a value beyond its limit (`overflow.limits_of`).
     """
-    source = Source(expression.sql)
+    source = SourceText(expression.sql)
     term = with_divisions(Checker(source, Scope(types)).term(parse_tree(source)))
     for part in reversed(list(parts_of(term))):  # the innermost first: it is the shortest
         if (text := _spark_only(part)) is not None:
@@ -89,7 +89,7 @@ def duckdb_expression(expression: Expression, types: Mapping[str, Type], *, with
 
 def _only_duckdb_expression(expression: Expression, types: Mapping[str, Type]) -> str:
     """The same where DuckDB is the only engine: no other computes what fails here, so that nothing may fail."""
-    source = Source(expression.sql)
+    source = SourceText(expression.sql)
     term = Checker(source, Scope(types)).term(parse_tree(source))
     for part in reversed(list(parts_of(term))):
         text = _spark_only(part)

@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.define.expression.coercion import as_decimal, common_type
+from headrace.language.coercion import as_decimal, common_type
 from headrace.engine.python_functions import EVALUATED, NULLS
 from headrace.engine.python_values import arithmetic, conversion, divide_whole, wrap
-from headrace.define.expression.terms import Term, render
-from headrace.define.tokens import Source
+from headrace.language.terms import Term, render
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.types import BIGINT, DOUBLE, Expression, Type
@@ -39,7 +39,7 @@ def refuse_python(expression: Expression, types: Mapping[str, Type]) -> str | No
 @lru_cache(maxsize=4096)
 def compile_expression(expression: Expression, types: Types) -> Evaluate:
     """The expression as a function of rows whose values are those of `types`, in that order."""
-    source = Source(expression.sql)
+    source = SourceText(expression.sql)
     term = Checker(source, Scope(dict(types))).term(parse_tree(source))
     places = {name: place for place, (name, _) in enumerate(types)}
     return _converted(term, expression.type, places)

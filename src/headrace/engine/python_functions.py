@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.aggregate.merges import EXACT
 from headrace.engine.python_values import WIDE, arithmetic, conversion, fit, to_whole, wrap
-from headrace.define.expression.terms import Term
+from headrace.language.terms import Term
 from headrace.format import EPOCH
 from headrace.types import BIGINT, DATE, DOUBLE, TIMESTAMP, Type
 

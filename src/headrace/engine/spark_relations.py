@@ -10,14 +10,14 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.define.compose import composed
+from headrace.define.relation_rewrites import composed
 from headrace.engine.spark_views import for_spark, unsure_times
-from headrace.define.expression.terms import in_backticks
+from headrace.language.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import find_function
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, Sample
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
 from headrace.engine.duckdb_relations import CALLED, VALUES, types_after
-from headrace.define.sample import spark_condition
+from headrace.define.sampling import spark_condition
 from headrace.errors import DefinitionError
 from headrace.engine.udf_calls import outcome_type, run_outcomes
 from headrace.engine.spark_columns import with_computed
@@ -125,7 +125,7 @@ def _step(rows: SparkRows, step: RowStep, joins: Joins | None) -> SparkRows:
             if joins is None:
                 raise DefinitionError(f"the join to table '{step.table}' is not supported here")
             return joins.join(rows, step)
-        case Sample():
+        case SampleRows():
             computed, keys = rows.computing(step.keys)
             return computed.where(spark_condition(step, rows.stream, keys), rows)
 

@@ -14,11 +14,11 @@ from functools import lru_cache
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.engine.duckdb_terms import PATTERNS, translate
 from headrace.engine.value_bounds import shorten_spark
-from headrace.define.expression.terms import Term, render
+from headrace.language.terms import Term, render
 from headrace.engine.value_bounds import BOUNDS, TIMES, YEARS_US, makes_time, makes_times
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function
-from headrace.define.tokens import Source, escape
+from headrace.language.source_text import SourceText, escape
 from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, STRING, Expression, Type
 
@@ -112,7 +112,7 @@ class _Writer:
         return replace(face, sql=shorten_spark(face.sql, face.type))
 
     def required(self, expression: Expression) -> Expression:
-        source = Source(expression.sql)
+        source = SourceText(expression.sql)
         try:
             term = Checker(source, Scope(self._types)).term(parse_tree(source))
         except DefinitionError as e:  # an older release accepted it; its place is not in a file

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.duckdb_values import READ_TIME, TO_LOCAL, TO_UTC
-from headrace.define.expression.time_patterns import (
+from headrace.language.datetime_patterns import (
     EXCEEDS_PAD,
     NORMAL,
     Element,
     Fraction,
-    Literal,
-    Name,
-    Number,
+    PatternText,
+    PatternName,
+    PatternNumber,
     Offset,
     Optional,
     Zone,
@@ -111,17 +111,17 @@ class _Reader:
 
     def _read(self, element: Element) -> None:
         match element:
-            case Number():
+            case PatternNumber():
                 self._number(element)
             case Fraction():
                 width = self._run_of_digits(element.most)
                 self._fail(width < element.least)
                 scale = 10 ** (9 - np.minimum(width, 9))
                 self._set("nano", self._value(width) * scale, width)
-            case Literal():
+            case PatternText():
                 self._fail(~self._sees(_upper(element.text)))
                 self._move(len(element.text.encode()))
-            case Name():
+            case PatternName():
                 self._name(element)
             case Offset():
                 self._offset(element)
@@ -153,7 +153,7 @@ class _Reader:
             value = np.where(place < width, value * 10 + digit, value)
         return value
 
-    def _plain_number(self, number: Number) -> bool:
+    def _plain_number(self, number: PatternNumber) -> bool:
         """Read two or four digits, the most frequent numbers; returns whether that is all that there is."""
         if number.least not in (2, 4) or number.after or not self.good.all():
             return False
@@ -170,7 +170,7 @@ class _Reader:
         self._set(number.field, value + number.base, number.least)
         return True
 
-    def _number(self, number: Number) -> None:
+    def _number(self, number: PatternNumber) -> None:
         if self._plain_number(number):
             return
         first = self._byte(self.at)
@@ -209,7 +209,7 @@ class _Reader:
             sees &= _UPPER[self.data[at + place]] == byte
         return sees
 
-    def _name(self, name: Name) -> None:
+    def _name(self, name: PatternName) -> None:
         value, width = np.zeros(len(self.at), dtype=np.int64), np.zeros(len(self.at), dtype=np.int64)
         begins = [_UPPER[self.data[self.at + place]] for place in (0, 1)]
         for index, text in enumerate(name.names):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.define.expression.functions import FUNCTIONS
-from headrace.define.expression.terms import Term
+from headrace.language.terms import Term
 from headrace.types import Type
 from headrace.types import STRING, Type
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.calendar import UTC_NAME, find_zone, zone_name
+from headrace.language.calendar import UTC_NAME, find_zone, zone_name
 
 Numbers = npt.NDArray[np.int64]
 Zones = npt.NDArray[np.object_]  # names of zones, or seconds east of UTC

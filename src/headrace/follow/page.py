@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import orjson
 
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.errors import QuestionError
 from headrace.names import decode_name, encode_name
 from headrace.serve.values import decoder

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from headrace.define.expression.check import Scope, check_condition, parse_tree
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, compile_expression
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.define.model import Stream
 from headrace.define.own import functions_in
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
 from headrace.engine.time_functions import register
 from headrace.serve.values import key_value
@@ -89,7 +89,7 @@ def make_filter(stream: Stream, where: str | None, key: Mapping[str, Any] | None
 
 
 def _read_condition(stream: Stream, where: str) -> Expression:
-    source = Source(where)
+    source = SourceText(where)
     try:
         expression = check_condition(source, parse_tree(source), Scope(stream.types()), "where")
     except DefinitionError as error:

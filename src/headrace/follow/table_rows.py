@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import functions_in
-from headrace.define.relation import Join, Log
+from headrace.define.relation import Join, TableLog
 from headrace.engine.duckdb_relations import KIND, REASON, DuckdbRows, changes_sql, finish_join, side_name
-from headrace.define.tables import DELETED
+from headrace.define.table_parts import DELETED
 from headrace.errors import NotReadyError, QuestionError, UnavailableError
 from headrace.follow.chunks import read_group
 from headrace.lake.fill import shape_of
@@ -245,7 +245,7 @@ class PinnedJoins:
         selected = [f"_found._column_{at} AS {duckdb_name(name)}" for at, (name, _, _) in enumerate(step.columns)]
         return f"SELECT {', '.join(['*', *selected, f'_found.{DELETED} IS NOT NULL AS _matched'])} FROM ({sql})"
 
-    def _pin(self, log: Log) -> str:
+    def _pin(self, log: TableLog) -> str:
         """SQL for the version of a table that the event of a row is joined to."""
         default = dict(self._pinned.versions).get(log.stream, 0)
         recorded = f"coalesce({TABLES}[{_text(log.stream)}], {default})"

@@ -8,9 +8,9 @@ from typing import Any
 
 from headrace.define.expression.check import Scope, check_condition, parse_tree
 from headrace.engine.python_evaluation import Evaluate, compile_expression
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.define.own import functions_in
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
 from headrace.serve.changes import ChangeBatch, Columns
 from headrace.serve.values import key_value
@@ -96,7 +96,7 @@ def _place(row: Row, places: Iterable[int]) -> Row:
 
 
 def _compile(where: str, columns: Columns) -> Evaluate:
-    source = Source(where)
+    source = SourceText(where)
     try:
         expression = check_condition(source, parse_tree(source), Scope(dict(columns)), "where")
         if functions_in(expression.sql):

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.define.catalog import Catalog, assemble
-from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.sql.statements import read_statements
-from headrace.define.tokens import Source
-from headrace.define.unresolved import Definition
+from headrace.language.source_text import SourceText
+from headrace.define.unresolved import PlacedDefinition
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.infer.fields import Fields, candidate, find_fields
 from headrace.infer.lines import SYSLOG, VALUE, declare
@@ -172,10 +172,10 @@ def _runs(result: Parsed, stream: Stream, samples: list[Sample]) -> list[npt.NDA
 
 def _load(text: str) -> Catalog:
     """The definition as the loader reads it."""
-    declarations, errors = read_statements(Source(text, "<inferred>"))
+    declarations, errors = read_statements(SourceText(text, "<inferred>"))
     if errors:
         raise DefinitionErrors(errors)
-    return assemble([Definition(one.definition, one.where) for one in declarations])
+    return assemble([PlacedDefinition(one.definition, one.where) for one in declarations])
 
 
 def _heading(samples: list[Sample], span: Span | None) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from headrace.define.expression.terms import quote
-from headrace.define.paths import Steps, format_path
+from headrace.language.terms import quote
+from headrace.language.paths import Steps, format_path
 from headrace.errors import IngestError
 from headrace.infer.names import is_identity
 from headrace.infer.profile import NUMBER_TEXT, Profile, guess_type, json_kind, profile_values

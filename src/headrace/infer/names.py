@@ -6,8 +6,8 @@ import re
 import unicodedata
 from itertools import takewhile
 
-from headrace.define.expression.terms import quote
-from headrace.define.rules import LONGEST_NAME
+from headrace.language.terms import quote
+from headrace.define.definition_rules import LONGEST_NAME
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.define.tokens import escape
+from headrace.language.source_text import escape
 from headrace.infer.names import OTHER_TIMES, is_identity, is_time, path_sql, words_of
 from headrace.infer.profile import Profile
 from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from headrace.define.durations import format_duration
-from headrace.define.expression.terms import quote
-from headrace.define.rules import LONGEST_NAME, RESERVED_COLUMNS
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
+from headrace.define.definition_rules import LONGEST_NAME, RESERVED_COLUMNS
 from headrace.infer.names import AMOUNTS, CODES, GROUPS, WHO, is_identity, is_time, path_sql, place, words_of
 from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.durations import format_duration
-from headrace.define.expression.terms import quote
-from headrace.define.tokens import escape
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
+from headrace.language.source_text import escape
 from headrace.infer.profile import MOST_DISTINCT, Profile
 from headrace.types import Type
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.define.tables import DELETED
+from headrace.define.table_parts import DELETED
 from headrace.errors import RequestError
 from headrace.format import iso
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.define.expression.terms import in_backticks
+from headrace.language.terms import in_backticks
 from headrace.define.model import Stream
-from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
+from headrace.define.kafka_record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
 from headrace.lake.files import LakeFile
 from headrace.lake.fill import Fill, piece_reader, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST, POSITION, TABLES, VALUE

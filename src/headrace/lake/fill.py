@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.define.kafka import read_delimiter
+from headrace.define.kafka_source import read_delimiter
 from headrace.define.loosening import names_in
 from headrace.define.model import CSV, Stream
 from headrace.lake.batches import of_group

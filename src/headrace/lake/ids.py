@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.define.expression.terms import quote
+from headrace.language.terms import quote
 from headrace.lake.schema import POSITION
 
 Int64s = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.model import Stream
-from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
+from headrace.define.kafka_record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC
 from headrace.disk import disk_full, is_disk_full
 from headrace.faults import fault_point
 from headrace.lake.file import LakeFileWriter, NewFile

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
-from headrace.define.record import KEY
+from headrace.define.kafka_record import KEY
 from headrace.lake.batches import MOST_BYTES, batches
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.pins import no_pins, pin_column

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.durations import HOUR_MS
+from headrace.language.durations import HOUR_MS
 from headrace.define.model import Stream
 from headrace.lake.ids import (
     Entries,

@@ -25,7 +25,7 @@ from headrace.aggregate.kernels import unchunked
 from headrace.calls import LATE, call_limit_s, limit_calls
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.duckdb_views import duckdb_view
-from headrace.define.expression.terms import quote
+from headrace.language.terms import quote
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
 from headrace.define.relation import PLACE, Relation

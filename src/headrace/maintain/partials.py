@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.engine.spark_views import spark_view
-from headrace.define.expression.terms import in_backticks
+from headrace.language.terms import in_backticks
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
 from headrace.lake.events import event_columns, read_files

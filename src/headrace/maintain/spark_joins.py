@@ -14,10 +14,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.define.expression.terms import in_backticks
+from headrace.language.terms import in_backticks
 from headrace.define.model import Field, Stream
-from headrace.define.relation import PLACE, Join, Log
-from headrace.define.tables import DELETED
+from headrace.define.relation import PLACE, Join, TableLog
+from headrace.define.table_parts import DELETED
 from headrace.errors import UnavailableError
 from headrace.lake.commits import read_pins
 from headrace.lake.events import event_columns, read_files
@@ -96,7 +96,7 @@ class TableJoins:
             joined = self._fill(joined, step, *filling)
         return _finish(rows, joined, step)
 
-    def _pin(self, log: Log) -> str:
+    def _pin(self, log: TableLog) -> str:
         """SQL for the version of a table that the event of a row is joined to."""
         default = dict(self.pinned.versions).get(log.stream, 0)
         recorded = f"coalesce({TABLES}[{_text(log.stream)}], {default}L)"
@@ -193,7 +193,7 @@ class TableJoins:
         inner = TableJoins(self.spark, log.stream, self.pinned, self.find, self.files)
         return rows_of(events, stream, log.relation, inner, places=log.relation.repeats)
 
-    def _versions_seen(self, log: Log) -> tuple[int, int]:
+    def _versions_seen(self, log: TableLog) -> tuple[int, int]:
         """The first and the last of the versions of a table that the events of the job are joined to."""
         if log.stream not in self._bounds:
             lake_of_log = self.find(log.stream)
@@ -208,7 +208,7 @@ class TableJoins:
             self._bounds[log.stream] = (min(versions, default=0), max(versions, default=0))
         return self._bounds[log.stream]
 
-    def _check(self, log: Log, version: int) -> None:
+    def _check(self, log: TableLog, version: int) -> None:
         lake = self.find(log.stream)
         end = lake[1].state.next_commit if lake else 0
         if version > end:

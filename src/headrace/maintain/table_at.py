@@ -20,7 +20,7 @@ from headrace.engine.duckdb_terms import duckdb_type
 from headrace.define.model import Stream
 from headrace.define.relation import Join
 from headrace.engine.duckdb_relations import changes_sql, side_name
-from headrace.define.tables import DELETED
+from headrace.define.table_parts import DELETED
 from headrace.lake.fill import read_filled, shape_of
 from headrace.lake.schema import ARRIVED, COMMIT, POSITION, table_schema
 from headrace.types import BIGINT

@@ -18,13 +18,13 @@ from headrace.aggregate import Partial
 from headrace.aggregate.udaf import UserAggregate
 from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.engine.duckdb_views import duckdb_expression
-from headrace.define.expression.terms import Term, render
+from headrace.language.terms import Term, render
 from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import calls_sql, rows_sql
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.table import LakeTable
 from headrace.engine.udf_calls import give_outcomes, run_outcomes
@@ -96,7 +96,7 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
 def _calls(stream: Stream, view: View) -> Iterator[tuple[OwnFunction, list[Expression]]]:
     """Each call of a function of the workspace, with its arguments."""
     for expression in expressions_of(view.keys, view.columns, view.where):
-        source = Source(expression.sql)
+        source = SourceText(expression.sql)
         yield from _calls_in(Checker(source, Scope(stream.types())).term(parse_tree(source)))
 
 

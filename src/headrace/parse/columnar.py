@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
-from headrace.define.paths import Steps
+from headrace.language.paths import Steps
 from headrace.parse.frames import Frames, frame_lines
 from headrace.parse.limits import beyond_limits
 from headrace.parse.nested import plan_passes

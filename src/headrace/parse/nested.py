@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.paths import Steps
+from headrace.language.paths import Steps
 
 _ELEMENT = None  # stands for every index of an array
 _Tree = dict[str | None, "_Tree | pa.DataType"]

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.value_bounds import LONGEST_KEY
-from headrace.define.kafka import read_delimiter
+from headrace.define.kafka_source import read_delimiter
 from headrace.define.model import CSV, TEXT, Field, Stream
-from headrace.define.record import KEY
+from headrace.define.kafka_record import KEY
 from headrace.engine.computed_fields import Computing
 from headrace.parse.frames import Frames
 from headrace.parse.objects import LenientReader, ObjectReader, Read

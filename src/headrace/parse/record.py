@@ -7,9 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from headrace.arrow import np, pa, pc
-from headrace.define.kafka import read_source
+from headrace.define.kafka_source import read_source
 from headrace.define.model import Field, Source, Stream
-from headrace.define.record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, describe_record, header_name
+from headrace.define.kafka_record import HEADERS, KEY, OFFSET, PARTITION, TIME, TOPIC, describe_record, header_name
 from headrace.parse.schema import utc_us
 from headrace.types import arrow_type
 

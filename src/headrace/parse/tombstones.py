@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 
 from headrace.define.model import Field, Stream
-from headrace.define.tables import DELETED
+from headrace.define.table_parts import DELETED
 from headrace.format import EPOCH, iso
 from headrace.types import STRING
 

@@ -15,7 +15,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 from headrace.define.model import Field
-from headrace.define.paths import Steps
+from headrace.language.paths import Steps
 from headrace.parse.glance import Number, glance, look, names_twice
 from headrace.parse.limits import is_small, over_limit
 from headrace.parse.times import read_date, read_timestamp

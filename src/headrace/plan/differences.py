@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headrace.define.definitions import Catalog
-from headrace.define.durations import format_duration
-from headrace.define.expression.terms import quote
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import code_changes, edited_names, plain, plain_changes
-from headrace.define.reader import BARE_DECIMAL
-from headrace.define.record import describe_record
+from headrace.language.token_cursor import BARE_DECIMAL
+from headrace.define.kafka_record import describe_record
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.define.relation_text import describe_relation, sources_of
-from headrace.define.tokens import escape
+from headrace.language.source_text import escape
 from headrace.errors import ConflictError, DefinitionError
 from headrace.plan.change import Change, Kind, Plan
 from headrace.plan.cost import UNKNOWN, Costs, Way

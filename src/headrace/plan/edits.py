@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
-from headrace.define.durations import format_duration
-from headrace.define.expression.terms import quote
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.outputs import outputs_of, written, written_order
 from headrace.define.own import plain_changes
-from headrace.define.pruning import prune
-from headrace.define.relation import Log, Relation
+from headrace.define.relation_rewrites import prune
+from headrace.define.relation import TableLog, Relation
 from headrace.define.relation_text import describe_relation
-from headrace.define.tables import holds_rows_of_table
+from headrace.define.table_parts import holds_rows_of_table
 from headrace.plan.cost import How
 from headrace.types import Expression
 
@@ -95,7 +95,7 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
         yield Difference(text, "free" if _pane_ms(before) == _pane_ms(after) else "build")
 
 
-def _logs(relation: Relation | None) -> dict[str, Log]:
+def _logs(relation: Relation | None) -> dict[str, TableLog]:
     """Where the changes of each table are that rows are joined to, and how they are made."""
     return {join.table: join.log for branch in (relation.branches if relation else ()) for join in branch.joins}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.define.connectors import CONNECTORS
 from headrace.define.definitions import Catalog
-from headrace.define.durations import format_duration
+from headrace.language.durations import format_duration
 from headrace.define.model import Alert, Sink
 from headrace.plan.change import Change
 from headrace.secrets import shown, shown_change

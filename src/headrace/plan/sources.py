@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.define.kafka import DELIMITER, PATTERN, TOPIC, read_source
+from headrace.define.kafka_source import DELIMITER, PATTERN, TOPIC, read_source
 from headrace.define.model import Source
 from headrace.secrets import shown, shown_change
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headrace.define.definitions import Catalog
-from headrace.define.durations import format_duration
-from headrace.define.expression.terms import quote
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
 from headrace.define.model import Table
-from headrace.define.tables import DELETED
+from headrace.define.table_parts import DELETED
 from headrace.plan.change import Change, Kind, What
 from headrace.plan.sources import describe_source
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.format import iso
 from headrace.serve.values import decoder, encoder
 from headrace.types import Type

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.define.calendar import Calendar, find_zone
+from headrace.language.calendar import Calendar, find_zone
 from headrace.errors import QuestionError, did_you_mean
 from headrace.format import EPOCH
 from headrace.serve.question import key_text, read_key

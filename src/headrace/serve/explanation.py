@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.format import iso
 from headrace.serve.answer import Answer
 from headrace.serve.values import decoder, encoder

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.aggregate import Value
-from headrace.define.calendar import UTC_NAME, Calendar
-from headrace.define.durations import DAY_MS, format_duration
+from headrace.language.calendar import UTC_NAME, Calendar
+from headrace.language.durations import DAY_MS, format_duration
 from headrace.define.model import View, Window
 from headrace.define.outputs import outputs_of
 from headrace.errors import QuestionError, did_you_mean

@@ -18,7 +18,7 @@ from headrace.serve.times import Bound, parse_bound, parse_calendar, parse_span,
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
-    from headrace.define.calendar import Calendar
+    from headrace.language.calendar import Calendar
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 10_000
 MOST_ALTERNATIVES = 10_000

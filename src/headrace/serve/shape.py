@@ -16,12 +16,12 @@ from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, Types, compile_expression
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.define.model import ARRIVED, Order, View
 from headrace.define.outputs import outputs_of
-from headrace.define.sample import share_of
-from headrace.define.shape import BOUNDS, ShapeReader, ShapeScope, read_order_items
-from headrace.define.tokens import Source
+from headrace.define.sampling import share_of
+from headrace.define.answer_shape import BOUNDS, ShapeReader, ShapeScope, read_order_items
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError, QuestionError
 from headrace.serve.present import window_columns
 from headrace.serve.question import Question
@@ -194,7 +194,7 @@ def _scope(view: View) -> ShapeScope:
     scope = ShapeScope(events, view.keys, view.window, list(view.columns), f"view '{view.name}'", may_add=False)
     types = dict(_row_types(view, tuple(key.name for key in view.keys)))
     for output in outputs_of(view):
-        source = Source(output.expression.sql)
+        source = SourceText(output.expression.sql)
         scope.name(output.name, Checker(source, Scope(types)).term(parse_tree(source)))
     return scope
 
@@ -220,10 +220,10 @@ def _read_order(view: View, text: str) -> tuple[Order, ...]:
         raise _as_question("order_by", error) from error
 
 
-def _source(name: str, text: str) -> Source:
+def _source(name: str, text: str) -> SourceText:
     if len(text) > LONGEST:
         raise QuestionError(f"{name} is too long", found=f"{len(text):,} characters", expected=f"at most {LONGEST:,}")
-    return Source(text)
+    return SourceText(text)
 
 
 def _as_question(name: str, error: DefinitionError) -> QuestionError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headrace.define.calendar import Calendar
+from headrace.language.calendar import Calendar
 from headrace.define.model import Window
 
 

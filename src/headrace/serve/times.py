@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
-from headrace.define.calendar import Calendar, find_zone, read_calendar, zone_name
-from headrace.define.durations import parse_duration
+from headrace.language.calendar import Calendar, find_zone, read_calendar, zone_name
+from headrace.language.durations import parse_duration
 from headrace.errors import DefinitionError, QuestionError
 from headrace.format import EPOCH, iso
 

@@ -20,7 +20,7 @@ from headrace.store.version import Base, Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
-    from headrace.define.kafka import Start
+    from headrace.define.kafka_source import Start
     from headrace.ingest.door import Ingest
     from headrace.lake.dead import DeadLetters
     from headrace.lake.table import LakeTable

@@ -15,10 +15,10 @@ import structlog
 
 from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import has_code
-from headrace.define.logical import check_again
-from headrace.define.mistakes import each
+from headrace.define.logical_views import check_again
+from headrace.language.source_text import each
 from headrace.define.model import LogicalView, Stream, View
-from headrace.define.tables import logs_of
+from headrace.define.table_parts import logs_of
 from headrace.errors import ConflictError, CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
 from headrace.lake.table import LakeTable

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.define.graph import Node
+from headrace.define.definitions import GraphNode
 from headrace.format import plural
 from headrace.server.state import GraphStatus, NodeStatus, TableStatus, WorkspaceStatus
 
 
-def describe_graph(nodes: Iterable[Node], status: WorkspaceStatus, tables: Iterable[TableStatus] = ()) -> GraphStatus:
+def describe_graph(nodes: Iterable[GraphNode], status: WorkspaceStatus, tables: Iterable[TableStatus] = ()) -> GraphStatus:
     """The nodes, each after those that it reads, with what the status says of them."""
     rows = {table.name: table.rows for table in tables}
     described = [_describe(node, status) for node in nodes]
     return GraphStatus(tuple(replace(each, rows=rows[each.name]) if each.name in rows else each for each in described))
 
 
-def _describe(node: Node, status: WorkspaceStatus) -> NodeStatus:
+def _describe(node: GraphNode, status: WorkspaceStatus) -> NodeStatus:
     stream = next((each for each in status.streams if each.name == node.name), None)
     view = next((each for each in status.views if each.name == node.name), None)
     logical = next((each for each in status.logical if each.name == node.name), None)

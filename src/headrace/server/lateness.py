@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration
 from headrace.define.model import Stream
 from headrace.format import EPOCH, span
 from headrace.lake.lateness import Days, Histogram, Lateness

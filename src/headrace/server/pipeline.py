@@ -47,7 +47,7 @@ from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.define.kafka import Start
+    from headrace.define.kafka_source import Start
     from headrace.lake.letters import ReplayStep
     from headrace.maintain.batch import Batch
     from headrace.maintain.fused import Fused

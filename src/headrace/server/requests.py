@@ -16,8 +16,8 @@ from headrace.alert.alerts import Alerts
 from headrace.alert.status import AlertStatus, SilenceStatus
 from headrace.asof.questions import LakeQuestions
 from headrace.define.definitions import Catalog
-from headrace.define.graph import graph_of, views_reading
-from headrace.define.kafka import parse_place
+from headrace.define.definitions import graph_of, views_reading
+from headrace.define.kafka_source import parse_place
 from headrace.define.model import LogicalView, Stream
 from headrace.errors import QuestionError, no_own_log, not_a_stream, not_a_view, unknown
 from headrace.follow.change_question import ChangeQuestion

@@ -13,7 +13,7 @@ from headrace.server.state import SkipStatus, StreamStatus
 from headrace.store.version import VersionId
 
 if TYPE_CHECKING:
-    from headrace.define.kafka import Start
+    from headrace.define.kafka_source import Start
     from headrace.define.model import Stream
     from headrace.ingest.door import Ingest
     from headrace.lake.dead import DeadLetters

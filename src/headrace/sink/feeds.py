@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.python_evaluation import compile_expression
 from headrace.define.model import Sink, Stream, View
-from headrace.define.sinks import row_keys, row_types
+from headrace.define.outgoing_rules import row_keys, row_types
 from headrace.errors import HeadraceError
 from headrace.follow.chunks import CHUNK_ROWS, Chunk, Places, read_chunk
 from headrace.follow.derived import Derivation

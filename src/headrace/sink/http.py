@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from headrace.define.connectors import HTTP, is_http_url, value_of
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.define.model import Sink
 from headrace.faults import fault_point
 from headrace.secrets import host_only, is_secret, is_sensitive, parts_of_url, reveal, without_secrets

@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.define.connectors import KAFKA, value_of
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.define.model import Mode, Sink
 from headrace.errors import chain
 from headrace.faults import fault_point

@@ -19,7 +19,7 @@ from psycopg import Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.define.connectors import POSTGRES, value_of
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.define.model import Mode, Sink
 from headrace.faults import fault_point
 from headrace.secrets import reveal, shown

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from headrace.define.queries import QueryError
+from headrace.define.query_rules import QueryError
 from headrace.errors import QuestionError
 from headrace.serve.as_of import read_as_of
 

@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.define.queries import QueryError, check, select_columns
-from headrace.define.sketch_merges import clarify, rewrite
+from headrace.define.query_rules import QueryError, check, select_columns
+from headrace.define.query_rules import clarify, rewrite
 from headrace.errors import did_you_mean
 from headrace.sql.as_of import extract_as_of, quoted
 from headrace.sql.limits import clear_time_limit, forbid_opening, limit_from_start, limit_query

@@ -14,11 +14,11 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.catalog import Catalog
-from headrace.define.expression.terms import in_backticks
+from headrace.language.terms import in_backticks
 from headrace.define.model import Stream
-from headrace.define.record import KEY
+from headrace.define.kafka_record import KEY
 from headrace.define.relation import Relation
-from headrace.define.tokens import escape
+from headrace.language.source_text import escape
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.lake.events import event_columns, read_files

@@ -15,7 +15,7 @@ from headrace.aggregate import Aggregate
 from headrace.define.fingerprint import aggregate_id, from_json, to_json
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
-from headrace.define.queries import QueryError
+from headrace.define.query_rules import QueryError
 from headrace.serve.columnar import order_column, present_columns, shape_columns
 from headrace.serve.plan import ReadPlan, plan
 from headrace.serve.question import Question

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.aggregate import Value
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import LogicalView
-from headrace.define.queries import LONGEST_BYTES
+from headrace.define.query_rules import LONGEST_BYTES
 from headrace.errors import ConflictError, HeadraceError, QuestionError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.serve.answer import Answer

@@ -1,4 +1,4 @@
-"""Merges the sketches of many rows of a view: the functions that `define/sketch_merges.py` names, for DuckDB."""
+"""Merges the sketches of many rows of a view: the functions that `define/query_rules.py` names, for DuckDB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.aggregate import REGISTRY, Aggregate, Partial
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
-from headrace.define.sketch_merges import COUNTS, PERCENTILE, SKETCH, SUFFIX
+from headrace.define.query_rules import COUNTS, PERCENTILE, SKETCH, SUFFIX
 from headrace.types import DOUBLE, Expression
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.define.fingerprint import to_json
 from headrace.define.model import LogicalView, View
-from headrace.define.queries import EXAMPLE, LONGEST_BYTES
+from headrace.define.query_rules import EXAMPLE, LONGEST_BYTES
 from headrace.errors import HeadraceError, SqlError
 from headrace.format import Shown, iso, iso_us
 from headrace.names import shell

@@ -15,12 +15,12 @@ import orjson
 
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.logical import MERGES
+from headrace.define.logical_views import MERGES
 from headrace.define.loosening import names_in
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
-from headrace.define.sinks import row_types
-from headrace.define.sketch_merges import SKETCH
+from headrace.define.outgoing_rules import row_types
+from headrace.define.query_rules import SKETCH
 from headrace.sql.merging import sketch_types
 from headrace.store.version import Version
 from headrace.types import Type

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.aggregate import Value
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.define.expression.terms import in_backticks
+from headrace.language.terms import in_backticks
 from headrace.define.model import View
 from headrace.types import DOUBLE, Type
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.aggregate import Value
-from headrace.define.calendar import Calendar
+from headrace.language.calendar import Calendar
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import CSV, JSON, TEXT, Stream
-from headrace.define.tables import DELETED
+from headrace.define.table_parts import DELETED
 from headrace.errors import HeadraceError, did_you_mean
 from headrace.format import EPOCH
 from headrace.ingest.files import SourceFile, StreamShape

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.define.catalog import Catalog, load, load_changed
-from headrace.define.mistakes import each
-from headrace.define.tokens import Source
+from headrace.language.source_text import each
+from headrace.language.source_text import SourceText
 from headrace.errors import BadTestError, DefinitionError, HeadraceError, QuestionError, did_you_mean
 from headrace.plan.change import Change, Plan
 from headrace.plan.differences import compare
@@ -119,13 +119,13 @@ class Runner:
         return differences + compare_errors(expected.errors or (), [])
 
 
-def _source(definitions: Text) -> Source:
+def _source(definitions: Text) -> SourceText:
     """The SQL as it stands in the file, so that mistakes have their line and column there."""
     if definitions.block is None:
-        return Source(definitions.value, definitions.source.name)
+        return SourceText(definitions.value, definitions.source.name)
     first, end = definitions.block
     lines = definitions.source.text.splitlines()[first:end]
-    return Source("\n" * first + "\n".join(lines) + "\n", definitions.source.name)
+    return SourceText("\n" * first + "\n".join(lines) + "\n", definitions.source.name)
 
 
 def _check_given(name: str, where: Text, catalog: Catalog) -> None:

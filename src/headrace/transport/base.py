@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # commands that only look at positions do not load them
     import numpy.typing as npt
     import pyarrow as pa
 
-    from headrace.define.kafka import Start
+    from headrace.define.kafka_source import Start
     from headrace.errors import HeadraceError
     from headrace.parse.frames import Frames
     from headrace.transport.sent import FilePiece, SentFiles

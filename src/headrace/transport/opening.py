@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.define.kafka import read_source
+from headrace.define.kafka_source import read_source
 from headrace.define.model import Stream
 from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal

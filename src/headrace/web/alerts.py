@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import reply_json

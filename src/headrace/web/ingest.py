@@ -11,7 +11,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
 from headrace.ingest.receiver import IngestReply
 from headrace.transport.base import LONGEST_KEY

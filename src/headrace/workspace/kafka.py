@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.define.kafka_properties import LIBRDKAFKA, check_property
-from headrace.define.options import OptionError
+from headrace.define.connector_options import LIBRDKAFKA, check_property
+from headrace.define.connector_options import OptionError
 from headrace.errors import WorkspaceError
 
 TABLE = "kafka"

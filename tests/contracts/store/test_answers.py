@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.define.calendar import Calendar
+from headrace.language.calendar import Calendar
 from headrace.define.model import View
 from headrace.store.base import Snapshot, Store
 from headrace.store.selection import Selection

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.define.compose import LONGEST, composed
+from headrace.define.relation_rewrites import LONGEST, composed
 from headrace.define.expression.check import parse_expression
 from headrace.define.model import Field, Stream
 from headrace.define.relation import Branch, Explode, Filter, Project, Relation, RowStep

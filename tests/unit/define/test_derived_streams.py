@@ -10,7 +10,7 @@ import pytest
 
 from headrace.define.catalog import Catalog, load, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.define.model import Stream, View
 from headrace.define.relation import Explode, Filter, Project
 from headrace.errors import DefinitionError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.define.durations import LONGEST_MS, format_duration, parse_duration
+from headrace.language.durations import LONGEST_MS, format_duration, parse_duration
 from headrace.errors import DefinitionError
 
 

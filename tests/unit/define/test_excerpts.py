@@ -12,7 +12,7 @@ import pytest
 from headrace.cli.errors import print_error
 from headrace.client.wire import read_error
 from headrace.define.catalog import load, parse
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.errors import DefinitionError
 
 STREAM = "CREATE STREAM requests (host STRING, ms INT, at TIMESTAMP, WATERMARK FOR at AS at);\n"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.expression.check import parse_expression
-from headrace.define.tokens import escape
+from headrace.language.source_text import escape
 from headrace.errors import DefinitionError
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.define.catalog import Catalog, parse
-from headrace.define.graph import graph_of
+from headrace.define.definitions import graph_of
 from headrace.workspace.applied import read_running, write_running
 
 TEXT = """

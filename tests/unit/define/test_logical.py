@@ -10,7 +10,7 @@ import pytest
 
 from headrace.define.catalog import Catalog, load, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.logical import check_again
+from headrace.define.logical_views import check_again
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP

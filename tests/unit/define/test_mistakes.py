@@ -7,7 +7,7 @@ import pytest
 import headrace
 import headrace as hr
 from headrace.define.catalog import parse
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.errors import DefinitionError
 
 CLICKS = (

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
-from headrace.define.mistakes import each
-from headrace.define.tokens import Source, tokenize
+from headrace.language.source_text import each
+from headrace.language.source_text import SourceText, tokenize
 from headrace.errors import DefinitionError
 
 TEXTS = [path.read_text() for path in sorted((Path(__file__).parents[2] / "day_one").glob("*.sql"))]
@@ -24,7 +24,7 @@ PIECES = [
 def definitions(draw: st.DrawFn) -> str:
     """A text with some tokens removed, repeated elsewhere or put in."""
     text = draw(st.sampled_from(TEXTS))
-    places = [(token.start, token.end) for token in tokenize(Source(text))][:-1]
+    places = [(token.start, token.end) for token in tokenize(SourceText(text))][:-1]
     for _ in range(draw(st.integers(1, 4))):
         (start, end), (other_start, other_end) = draw(st.sampled_from(places)), draw(st.sampled_from(places))
         piece = draw(st.sampled_from(["", text[other_start:other_end], *PIECES]))

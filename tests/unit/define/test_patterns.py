@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.expression.check import parse_expression
-from headrace.define.expression.patterns import (
+from headrace.language.patterns import (
     groups,
     is_format,
     matches_nothing,

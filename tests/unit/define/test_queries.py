@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from headrace.define.queries import QueryError, check
+from headrace.define.query_rules import QueryError, check
 from tests.surfaces.hostile_sql import REACHING
 
 

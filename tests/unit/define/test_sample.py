@@ -9,13 +9,13 @@ import duckdb
 import numpy as np
 import pytest
 
-from headrace.define.derive import Rows
+from headrace.define.derived_rows import DerivedRows
 from headrace.define.expression.parser import ExpressionParser
 from headrace.define.model import Field, Stream
-from headrace.define.relation import Explode, Project, Sample
-from headrace.define.sample import duckdb_condition, make_sample, share_of, spark_condition
+from headrace.define.relation import Explode, Project, SampleRows
+from headrace.define.sampling import duckdb_condition, make_sample, share_of, spark_condition
 from headrace.define.sql.samples import SampleClause, read_sample
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.types import BIGINT, DOUBLE, STRING, Expression, array
 
@@ -36,7 +36,7 @@ def events() -> Any:
     connection.close()
 
 
-def kept(events: Any, sample: Sample, *keys: str, stream: str = "clicks") -> np.ndarray:
+def kept(events: Any, sample: SampleRows, *keys: str, stream: str = "clicks") -> np.ndarray:
     condition = duckdb_condition(sample, stream, keys)
     rows = events.sql(f"SELECT coalesce({condition}, false) AS kept FROM events ORDER BY _position")
     return np.asarray(rows.fetchnumpy()["kept"], dtype=bool)
@@ -45,28 +45,28 @@ def kept(events: Any, sample: Sample, *keys: str, stream: str = "clicks") -> np.
 @pytest.mark.parametrize("percent", [0.1, 1, 10, 50, 99.9, 100])
 @pytest.mark.parametrize("by", [(), ("number",)])
 def test_the_share_is_right(events: Any, percent: float, by: tuple[str, ...]) -> None:
-    sample = Sample(percent, 3, tuple(Expression(name, BIGINT) for name in by))
+    sample = SampleRows(percent, 3, tuple(Expression(name, BIGINT) for name in by))
     share = percent / 100
     spread = (ROWS * share * (1 - share)) ** 0.5
     assert abs(kept(events, sample, *by).sum() - ROWS * share) <= 5 * spread
 
 
 def test_rows_are_independent_of_their_neighbours_and_of_other_seeds_and_streams(events: Any) -> None:
-    first = kept(events, Sample(10.0))
-    others = [kept(events, Sample(10.0, seed)) for seed in range(1, 8)]
-    others += [kept(events, Sample(10.0), stream="visits")]
+    first = kept(events, SampleRows(10.0))
+    others = [kept(events, SampleRows(10.0, seed)) for seed in range(1, 8)]
+    others += [kept(events, SampleRows(10.0), stream="visits")]
     others += [np.roll(first, lag) for lag in (1, 2, 3, 8, 100, 1000, 65_536)]
     correlations = [np.corrcoef(first, other)[0, 1] * ROWS**0.5 for other in others]
     assert max(map(abs, correlations)) < 5  # standard deviations
 
 
 def test_numbers_kept_of_each_thousand_are_spread_like_those_of_coins(events: Any) -> None:
-    counts = kept(events, Sample(10.0)).reshape(-1, 1000).sum(axis=1)
+    counts = kept(events, SampleRows(10.0)).reshape(-1, 1000).sum(axis=1)
     assert 0.7 < counts.var() / 90 < 1.3
 
 
 def test_a_key_is_kept_with_all_of_its_rows_or_not_at_all(events: Any) -> None:
-    sample = Sample(10.0, 0, (Expression("user_id", STRING),))
+    sample = SampleRows(10.0, 0, (Expression("user_id", STRING),))
     by_user = kept(events, sample, "user_id").reshape(-1, 20_000)
     assert (by_user == by_user[0]).all()
     assert 1_800 < by_user[0].sum() < 2_200
@@ -76,7 +76,7 @@ def test_a_key_is_kept_with_all_of_its_rows_or_not_at_all(events: Any) -> None:
 
 def test_null_is_a_key_like_others(events: Any) -> None:
     keys = (Expression("user_id", STRING),)
-    chosen = [kept(events, Sample(50.0, seed, keys), "CAST(NULL AS VARCHAR)") for seed in range(40)]
+    chosen = [kept(events, SampleRows(50.0, seed, keys), "CAST(NULL AS VARCHAR)") for seed in range(40)]
     assert {bool(each.all()) for each in chosen} == {True, False}
     assert all(each.all() or not each.any() for each in chosen)
 
@@ -85,19 +85,19 @@ def test_null_is_a_key_like_others(events: Any) -> None:
     ("condition", "calls"), [(duckdb_condition, {"xor"}), (spark_condition, {"shiftright"})], ids=["duckdb", "spark"]
 )
 def test_a_row_costs_some_arithmetic_and_no_text_or_digest(condition: Any, calls: set[str]) -> None:
-    sql = condition(Sample(10.0), "clicks", ())
+    sql = condition(SampleRows(10.0), "clicks", ())
     assert set(re.findall(r"([A-Za-z]\w*)\s*\(", sql)) == calls
     assert "CAST" not in sql
 
 
 def test_a_sample_of_a_sample_is_independent_of_it() -> None:
-    rows = Rows.of(CLICKS).sample(50).sample(20)
-    assert [step.seed for step in rows.branches[0].steps if isinstance(step, Sample)] == [0, 1]
+    rows = DerivedRows.of(CLICKS).sample(50).sample(20)
+    assert [step.seed for step in rows.branches[0].steps if isinstance(step, SampleRows)] == [0, 1]
     share = share_of(rows.relation())
     assert share is not None
     assert share.percent == 10
     with pytest.raises(DefinitionError, match="same seed 7"):
-        Rows.of(CLICKS).sample(50, seed=7).sample(20, seed=7)
+        DerivedRows.of(CLICKS).sample(50, seed=7).sample(20, seed=7)
 
 
 @pytest.mark.parametrize("percent", [0, -1, 100.5, float("nan")])
@@ -108,11 +108,11 @@ def test_shares_out_of_range_are_refused(percent: float) -> None:
 
 def test_keys_whose_texts_differ_between_engines_are_refused() -> None:
     with pytest.raises(DefinitionError, match=r"write CAST\(score AS STRING\)"):
-        Rows.of(CLICKS).sample(10, [Expression("score", DOUBLE)])
+        DerivedRows.of(CLICKS).sample(10, [Expression("score", DOUBLE)])
 
 
 def test_the_error_is_known_only_where_each_row_was_chosen_by_itself() -> None:
-    rows = Rows.of(CLICKS)
+    rows = DerivedRows.of(CLICKS)
     user = Expression("user_id", STRING)
     explode = Explode(Expression("tags", array(STRING)), ("tag",), (STRING,))
     assert share_of(rows.relation()) is None
@@ -123,13 +123,13 @@ def test_the_error_is_known_only_where_each_row_was_chosen_by_itself() -> None:
 
 
 def test_different_shares_of_the_parts_of_a_union_cannot_be_scaled() -> None:
-    rows = Rows.of(CLICKS)
+    rows = DerivedRows.of(CLICKS)
     with pytest.raises(DefinitionError, match="found 10 % and all events"):
         share_of(rows.sample(10).union(rows).relation())
 
 
 def read(text: str) -> SampleClause:
-    return read_sample(ExpressionParser(Source(text)))
+    return read_sample(ExpressionParser(SourceText(text)))
 
 
 def test_tablesample_is_read() -> None:
@@ -160,12 +160,12 @@ def test_other_forms_are_refused_with_what_to_write(text: str, message: str) -> 
 
 
 def test_keys_are_columns_of_the_rows() -> None:
-    parser = ExpressionParser(Source("TABLESAMPLE (10 PERCENT) BY (user_id)"))
+    parser = ExpressionParser(SourceText("TABLESAMPLE (10 PERCENT) BY (user_id)"))
     clause = read_sample(parser)
-    assert clause.of(parser.source, Rows.of(CLICKS)).branches[0].steps == (
-        Sample(10.0, 0, (Expression("user_id", STRING),)),
+    assert clause.of(parser.source, DerivedRows.of(CLICKS)).branches[0].steps == (
+        SampleRows(10.0, 0, (Expression("user_id", STRING),)),
     )
-    projected = Rows.of(CLICKS).select([("who", Expression("user_id", STRING))])
+    projected = DerivedRows.of(CLICKS).select([("who", Expression("user_id", STRING))])
     assert isinstance(projected.branches[0].steps[0], Project)
     with pytest.raises(DefinitionError, match="user_id"):
         clause.of(parser.source, projected)

@@ -13,7 +13,7 @@ from headrace.define.catalog import Catalog, load, parse
 from headrace.define.connectors import CONNECTORS
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import Alert, Output, Sink
-from headrace.define.sinks import row_keys, row_types
+from headrace.define.outgoing_rules import row_keys, row_types
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 from headrace.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Expression

@@ -16,7 +16,7 @@ from headrace.aggregate import REGISTRY
 from headrace.define.catalog import Catalog, parse
 from headrace.define.expression.functions import FUNCTIONS as OUR_FUNCTIONS
 from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
-from headrace.define.mistakes import each
+from headrace.language.source_text import each
 from headrace.errors import DefinitionError
 from headrace.serve.question import Question
 

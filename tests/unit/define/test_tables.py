@@ -11,7 +11,7 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import Field, Over, Table
 from headrace.define.relation import Branch, Project, Relation
-from headrace.define.tables import changes_of, view_of
+from headrace.define.table_parts import changes_of, view_of
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 from headrace.plan.edits import classify

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.model import Stream, Unique
+from headrace.define.model import Stream, UniqueEvents
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 
@@ -41,7 +41,7 @@ def in_python(**options: object) -> Stream:
 )
 def test_spellings(clause: str) -> None:
     assert stream_of(clause) == DAY
-    assert DAY.unique == Unique(("id",), 86_400_000)
+    assert DAY.unique == UniqueEvents(("id",), 86_400_000)
 
 
 def test_after_a_field() -> None:

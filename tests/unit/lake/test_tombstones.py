@@ -11,8 +11,8 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.define.record import KEY
-from headrace.define.tables import changes_of
+from headrace.define.kafka_record import KEY
+from headrace.define.table_parts import changes_of
 from headrace.errors import DefinitionError
 from headrace.lake.reread import _with_deletes
 from headrace.lake.schema import ARRIVED, REASON, VALUE

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headrace.define.calendar import Calendar
+from headrace.language.calendar import Calendar
 from headrace.define.model import View
 from tests.unit.store.partial_files import Event, given_of
 

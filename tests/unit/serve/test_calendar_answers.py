@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import headrace.serve.evaluate
 import headrace.store.duckdb.snapshot
 from headrace.aggregate import REGISTRY
-from headrace.define.calendar import Calendar, Unit
+from headrace.language.calendar import Calendar, Unit
 from headrace.define.model import Column, Window
-from headrace.define.rules import make_calendar_window, make_cumulative, make_window
+from headrace.define.definition_rules import make_calendar_window, make_cumulative, make_window
 from headrace.errors import QuestionError
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date

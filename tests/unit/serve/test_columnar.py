@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.expression.check import Scope, check, parse_tree
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.serve import columnar
 from headrace.serve.columnar import select_rows, shape_columns
@@ -57,7 +57,7 @@ def shaping(outputs: tuple[Computed, ...] = (), having: Computed | None = None, 
 
 def compiled(text: str) -> Computed | None:
     """The expression if both compute it."""
-    source = Source(text)
+    source = SourceText(text)
     try:
         expression = check(source, parse_tree(source), Scope(TYPES))
         computed = Computed.of(expression, tuple(TYPES.items()))

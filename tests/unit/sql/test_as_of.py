@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.define.queries import QueryError
+from headrace.define.query_rules import QueryError
 from headrace.sql.as_of import AsOfTable, extract_as_of
 
 

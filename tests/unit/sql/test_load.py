@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from headrace.define.model import Window
-from headrace.define.queries import QueryError
+from headrace.define.query_rules import QueryError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
 from headrace.serve.streams import up_to_date

@@ -15,8 +15,8 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import View
-from headrace.define.queries import QueryError
-from headrace.define.sketch_merges import clarify, rewrite
+from headrace.define.query_rules import QueryError
+from headrace.define.query_rules import clarify, rewrite
 from headrace.errors import SqlError
 from headrace.serve.streams import up_to_date
 from headrace.sql.children import Children

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.define.sketch_merges import rewrite
+from headrace.define.query_rules import rewrite
 from headrace.sql.load import Loaded, default_plan, describe_version, load_view
 from headrace.sql.merging import register
 from headrace.sql.reads import MOST_KEYS, Reads, find_reads, table_columns

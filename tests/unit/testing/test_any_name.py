@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.define.expression.terms import quote
+from headrace.language.terms import quote
 from tests.names import candidates
 
 from .shop import messages, run

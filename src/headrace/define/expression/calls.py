@@ -6,9 +6,9 @@ import re
 from abc import abstractmethod
 
 from headrace.define.expression.peers import is_aggregate_elsewhere
-from headrace.define.expression.syntax import Call, Node, Written
-from headrace.define.reader import Reader
-from headrace.define.tokens import END, Token
+from headrace.language.syntax import Call, Node, WrittenCall
+from headrace.language.token_cursor import TokenCursor
+from headrace.language.source_text import END, Token
 
 # Aggregates that choose one event, here and in other systems: first takes the earliest, last the latest.
 CHOOSING = {
@@ -18,7 +18,7 @@ CHOOSING = {
 WINDOWS = ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin")
 
 
-class CallParser(Reader):
+class CallParser(TokenCursor):
     """A reader that also reads calls, of the expressions that a subclass reads."""
 
     may_be_over = False  # whether OVER is read, to be refused with what to write: in SELECT
@@ -55,7 +55,7 @@ class CallParser(Reader):
             self.expect_symbol(")", "the condition of FILTER")
         over = self._over(name.text) if self.sees("OVER") else None
         end, filter_text = self.tokens[self.index - 1].end, self.text_since(filter_) if where else ""
-        as_written = Written(end, tuple(written), filter_text, parametric, over)
+        as_written = WrittenCall(end, tuple(written), filter_text, parametric, over)
         return Call(name.start, name.text, tuple(args), distinct, where, as_written)
 
     def _refuse_order(self, name: Token, written: list[str]) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from headrace.define.expression import hints
+from headrace.language.coercion import common_type
+from headrace.language.syntax import Call
+from headrace.language.terms import Term, render
+from headrace.define.own import OwnFunction
+from headrace.language.source_text import SourceText
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-
-from headrace.define.expression import hints
-from headrace.define.expression.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
-from headrace.define.expression.constants import is_text, time_constant, time_of
+from headrace.language.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
+from headrace.language.coercion import is_text, time_constant, time_of
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
-from headrace.define.expression.own_calls import own_call
 from headrace.define.expression.parser import ExpressionParser
-from headrace.define.expression.patterns import refuse_pattern
-from headrace.define.expression.signatures import UNITS, Function
-from headrace.define.expression.syntax import (
+from headrace.language.patterns import refuse_pattern
+from headrace.language.signatures import UNITS, ScalarFunction
+from headrace.language.syntax import (
     Call,
     Case,
     Cast,
@@ -30,24 +33,51 @@ from headrace.define.expression.syntax import (
     TableQuery,
     Test,
 )
-from headrace.define.expression.terms import Term, render
-from headrace.define.mistakes import FollowUpError, Mistakes
+from headrace.language.source_text import FollowUpError, Mistakes
 from headrace.define.own import find_function
-from headrace.define.rules import part_hint
-from headrace.define.tokens import END, Source, escape
+from headrace.define.definition_rules import part_hint
+from headrace.language.source_text import END, SourceText, escape
 from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, Type
+
+
+
+def own_call(source: SourceText, node: Call, function: OwnFunction, args: list[Term]) -> Term:
+    """The term of a call; arguments of narrower types are cast."""
+    if len(args) != len(function.takes):
+        raise source.error(
+            node.at,
+            f"{function.name} does not take {len(args)} argument{'s' * (len(args) != 1)}",
+            expected=function.signature,
+        )
+    if node.distinct or node.where:
+        raise source.error(node.at, f"{function.name} is not an aggregate", fix="remove DISTINCT and FILTER")
+    for i, (name, of) in enumerate(function.takes):
+        if args[i].type == of:
+            continue
+        if common_type([args[i].type, of]) != of:
+            raise source.error(
+                node.args[i].at,
+                f"{function.name}: '{name}' has an invalid value",
+                found=hints.describe(args[i]),
+                expected=str(of),
+                fix=f"write CAST({render(args[i])} AS {of})",
+            )
+        args[i] = Term("CAST", of, (args[i],))
+    return Term(function.full_name, function.gives, tuple(args))
+
+
 
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 
 
 def parse_expression(text: str, types: Mapping[str, Type]) -> Expression:
     """The expression of a text over fields of these types."""
-    source = Source(text)
+    source = SourceText(text)
     return check(source, parse_tree(source), Scope(types))
 
 
-def parse_tree(source: Source) -> Node:
+def parse_tree(source: SourceText) -> Node:
     """The tree of a text that is one expression."""
     parser = ExpressionParser(source)
     node = parser.expression()
@@ -76,12 +106,12 @@ class Scope:
         """The name of a field in the text of a query."""
         return column
 
-    def resolve(self, source: Source, node: Node) -> Term | None:
+    def resolve(self, source: SourceText, node: Node) -> Term | None:
         """The term of a node that has a meaning of its own here, as an aggregate has in HAVING; None for the others."""
         return None
 
 
-def check(source: Source, node: Node, scope: Scope, *, may_be_null: bool = False) -> Expression:
+def check(source: SourceText, node: Node, scope: Scope, *, may_be_null: bool = False) -> Expression:
     """The typed, canonical expression of a tree; with `may_be_null` also NULL, whose type is VOID."""
     try:
         term = Checker(source, scope).term(node)
@@ -97,7 +127,7 @@ def check(source: Source, node: Node, scope: Scope, *, may_be_null: bool = False
     return Expression(sql, term.type)
 
 
-def check_condition(source: Source, node: Node, scope: Scope, what: str) -> Expression:
+def check_condition(source: SourceText, node: Node, scope: Scope, what: str) -> Expression:
     """The expression of a condition, for WHERE and FILTER."""
     expression = check(source, node, scope)
     if expression.type != BOOLEAN:
@@ -110,7 +140,7 @@ def check_condition(source: Source, node: Node, scope: Scope, what: str) -> Expr
 class Checker:
     """Turns a tree into a term over the fields of one stream."""
 
-    def __init__(self, source: Source, scope: Scope) -> None:
+    def __init__(self, source: SourceText, scope: Scope) -> None:
         self.source = source
         self.scope = scope
 
@@ -277,11 +307,11 @@ class Checker:
             raise self._error(node, f"{function.name}: {reason}")
         return Term(function.name, type_, tuple(args))
 
-    def _agree(self, function: Function, args: list[Term]) -> bool:
+    def _agree(self, function: ScalarFunction, args: list[Term]) -> bool:
         pairs = zip(function.pair(len(args)) or [], args, strict=True)
         return common_type([arg.type for parameter, arg in pairs if parameter.kind == "SAME"]) is not None
 
-    def _function(self, node: Call) -> Function:
+    def _function(self, node: Call) -> ScalarFunction:
         name = node.name.lower()
         name = ALIASES.get(name, name)
         if name in FUNCTIONS and not (name in UNSTABLE and not node.args):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.define.expression.coercion import VOID, arithmetic_type, common_type
+from headrace.language.coercion import VOID, arithmetic_type, common_type
 from headrace.engine.duckdb_values import TO_LOCAL, TO_UTC
-from headrace.define.expression.patterns import groups, matches_nothing, refuse_replacement
-from headrace.define.expression.signatures import Function
-from headrace.define.expression.terms import Term
-from headrace.define.expression.time_patterns import as_meant, refuse_time_pattern
+from headrace.language.patterns import groups, matches_nothing, refuse_replacement
+from headrace.language.signatures import ScalarFunction
+from headrace.language.terms import Term
+from headrace.language.datetime_patterns import as_meant, refuse_time_pattern
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal
 
 
@@ -135,11 +135,11 @@ _SPLIT_PART = """
 """.strip()
 
 
-def _table(group: str, *rows: Function) -> list[Function]:
+def _table(group: str, *rows: ScalarFunction) -> list[ScalarFunction]:
     return [replace(f, group=group) for f in rows]
 
 
-F = Function
+F = ScalarFunction
 TABLE = [
     *_table(
         "conditions",

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.coercion import CASTS
+from headrace.language.coercion import CASTS
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.define.expression.peers import instead_of_function
-from headrace.define.expression.signatures import KINDS, Function, Parameter
+from headrace.language.signatures import KINDS, ScalarFunction, FunctionParameter
 from headrace.define.expression.standard import ARROW
-from headrace.define.expression.syntax import Call, Interval, Literal, Name, walk
-from headrace.define.expression.terms import Term, quote, render
-from headrace.define.tokens import Source, escape
+from headrace.language.syntax import Call, Interval, Literal, Name, walk
+from headrace.language.terms import Term, quote, render
+from headrace.language.source_text import SourceText, escape
 from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.types import STRING, Type
 
@@ -40,7 +40,7 @@ def describe(term: Term) -> str:
     return f"{term.type} ({render(term)})"
 
 
-def instead_of_name(source: Source, node: Name, spellings: Mapping[str, str]) -> Advice:
+def instead_of_name(source: SourceText, node: Name, spellings: Mapping[str, str]) -> Advice:
     """What to write for a name that no field has; a text in double quotes is a name here, as in standard SQL."""
     if source.text[node.at : node.at + 1] == '"':
         text = escape(node.name)
@@ -51,7 +51,7 @@ def instead_of_name(source: Source, node: Name, spellings: Mapping[str, str]) ->
     return {"fix": f"did you mean '{near}'?", "write": None if node.of else quote(near)}
 
 
-def unknown_function(source: Source, call: Call) -> DefinitionError:
+def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     """Why a definition cannot call this function, and what to write."""
     name = call.name.lower()
     end = call.written.end if call.written else None
@@ -70,7 +70,7 @@ def unknown_function(source: Source, call: Call) -> DefinitionError:
     return source.error(call.at, message, fix=f"did you mean '{near}'?", write=near, end=call.at + len(call.name))
 
 
-def _no_session(source: Source, call: Call) -> DefinitionError:
+def _no_session(source: SourceText, call: Call) -> DefinitionError:
     time, *gaps = call.written.arguments if call.written and call.args else ("…",)
     gap = session_gap(call)
     write = f"{_SESSIONS[call.name.lower()]}({', '.join([time, *(gaps if gap is None else [escape(gap)])])})"
@@ -132,7 +132,7 @@ def instead_of_cast(value: Term, to: Type) -> Advice:
     return {"fix": f"write {' or '.join(calls)}", "write": calls[0] if len(calls) == 1 else None}
 
 
-def instead_of_argument(function: Function, parameter: Parameter, arg: Term, expected: str) -> Advice:
+def instead_of_argument(function: ScalarFunction, parameter: FunctionParameter, arg: Term, expected: str) -> Advice:
     """What to write for an argument that does not fit."""
     if function.name == "concat" and arg.type.name == "BOOLEAN":
         return {"fix": f"|| joins texts; for conditions write OR, for its text {cast(arg, 'STRING')}"}

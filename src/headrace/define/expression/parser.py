@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.define.durations import is_calendar
+from headrace.language.durations import is_calendar
 from headrace.define.expression.calls import CallParser
-from headrace.define.expression.literals import number, parse_date, parse_timestamp
+from headrace.language.literals import number, parse_date, parse_timestamp
 from headrace.define.expression.standard import (
     JSON_ARROWS,
     JSON_TYPES,
@@ -17,7 +17,7 @@ from headrace.define.expression.standard import (
     read_form,
     read_like,
 )
-from headrace.define.expression.syntax import (
+from headrace.language.syntax import (
     Call,
     Case,
     Cast,
@@ -33,8 +33,8 @@ from headrace.define.expression.syntax import (
     TableQuery,
     Test,
 )
-from headrace.define.reader import RESERVED
-from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
+from headrace.language.token_cursor import RESERVED
+from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
 

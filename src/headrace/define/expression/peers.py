@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.syntax import Call, Literal
+from headrace.language.syntax import Call, Literal
 from headrace.types import BOOLEAN
 
 Instead = str | Callable[[Sequence[str]], str | None]  # {0}, {1}: an argument, {*}: all of them

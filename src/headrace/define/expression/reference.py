@@ -9,10 +9,10 @@ import sys
 from itertools import groupby
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.coercion import VOID
+from headrace.language.coercion import VOID
 from headrace.define.expression.functions import TABLE
 from headrace.define.expression.peers import AGGREGATES, FUNCTIONS, Instead
-from headrace.define.expression.signatures import Function
+from headrace.language.signatures import ScalarFunction
 
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"  # around the table of that name
 _RESULTS = {
@@ -73,12 +73,12 @@ def _example(instead: Instead) -> str:
 TABLES = {"aggregates": render_aggregates, "functions": render_functions, "peers": render_peers}
 
 
-def _row(function: Function) -> str:
+def _row(function: ScalarFunction) -> str:
     signature = function.signature.replace("|", " or ")
     return f"| `{signature}` | {_result(function)} | {'✓' if function.duckdb else ''} | {', '.join(function.aliases)} |"
 
 
-def _result(function: Function) -> str:
+def _result(function: ScalarFunction) -> str:
     if callable(function.result):
         return _RESULTS[function.result.__name__]
     assert function.result != VOID

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.define.expression.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, Written
-from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Token
+from headrace.language.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, WrittenCall
+from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, decimal
 from headrace.types import STRING as STRING_TYPE
 
@@ -206,7 +206,7 @@ def json_arrow(parser: ExpressionParser, value: Node, start: int) -> Node:
     last_arrow = arrow.start - at
     as_text = f"{written[:last_arrow]}->>{written[last_arrow + len(arrow.text) :]}"
     as_text = as_text if arrow.text == ARROW else written.replace("#>", "#>>")
-    return Call(at, name, (text, path), written=Written(parser.tokens[parser.index - 1].end, (as_text,)))
+    return Call(at, name, (text, path), written=WrittenCall(parser.tokens[parser.index - 1].end, (as_text,)))
 
 
 def as_json(parser: ExpressionParser, value: Node, start: int) -> Node:
@@ -215,7 +215,7 @@ def as_json(parser: ExpressionParser, value: Node, start: int) -> Node:
     text = parser.source.text[parser.tokens[start].start : end]
     text = re.sub(r"(?i)\s*::\s*\w+$|^CAST\s*\(|\s+AS\s+\w+\s*\)$", "", text)
     path = Literal(value.at, "$", STRING_TYPE)
-    return Call(parser.tokens[start].start, ARROW, (value, path), written=Written(end, (text,)))
+    return Call(parser.tokens[start].start, ARROW, (value, path), written=WrittenCall(end, (text,)))
 
 
 def _path_after_colon(parser: ExpressionParser, key: Token) -> str | None:

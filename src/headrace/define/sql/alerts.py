@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.alerts import make_absence, make_alert
+from headrace.define.outgoing_rules import make_absence, make_alert
 from headrace.define.expression.check import Checker, check, check_condition
-from headrace.define.expression.syntax import Node, Star
-from headrace.define.mistakes import Mistakes
+from headrace.language.syntax import Node, Star
+from headrace.language.source_text import Mistakes
 from headrace.define.model import Alert, Output, Stream, View
-from headrace.define.rules import check_distinct, check_name, located
-from headrace.define.sinks import row_scope
-from headrace.define.sql.options import Option, OptionsReader, at_option, canonical
-from headrace.define.sql.select import Item
-from headrace.define.tokens import QUOTED, WORD, Source
+from headrace.define.definition_rules import check_distinct, check_name, located
+from headrace.define.outgoing_rules import row_scope
+from headrace.define.sql.options import WrittenOption, OptionsReader, at_option, canonical
+from headrace.define.sql.select import SelectItem
+from headrace.language.source_text import QUOTED, WORD, SourceText
 from headrace.errors import DefinitionError
 
 _NOT_IN_ALERTS = ("GROUP", "HAVING", "ORDER", "LIMIT", "JOIN")
@@ -23,16 +23,16 @@ _NOT_IN_ALERTS = ("GROUP", "HAVING", "ORDER", "LIMIT", "JOIN")
 class AlertStatement:
     """CREATE ALERT as it was written; `where` and `items` of one for absence are not there."""
 
-    source: Source
+    source: SourceText
     at: int
     name: str
     reads: str
     reads_at: int
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
     where: Node | None
     for_ms: int
     absent_ms: int | None
-    options: tuple[Option, ...]
+    options: tuple[WrittenOption, ...]
     on_close: bool
     mistakes: tuple[DefinitionError, ...] = ()
 
@@ -75,7 +75,7 @@ class AlertReader(OptionsReader):
     def alert(self) -> AlertStatement:
         """The alert, up to the end of its statement."""
         name = self.read_declared_name("alert")
-        items: list[Item] = []
+        items: list[SelectItem] = []
         where: Node | None = None
         absent_ms: int | None = None
         if self.accept("ON"):
@@ -100,10 +100,10 @@ class AlertReader(OptionsReader):
             tuple(options), on_close, tuple(self.mistakes.errors),
         )  # fmt: skip
 
-    def _alert_clauses(self, name: str, *, absent: bool) -> tuple[int, list[Option], bool]:
+    def _alert_clauses(self, name: str, *, absent: bool) -> tuple[int, list[WrittenOption], bool]:
         """FOR, WITH and EMIT, in any order."""
         for_ms, on_close = 0, False
-        options: list[Option] = []
+        options: list[WrittenOption] = []
         clauses: set[str] = set()
         while not self.at_end():
             word, at = self.next.upper, self.next.start
@@ -120,7 +120,7 @@ class AlertReader(OptionsReader):
                 raise self.unexpected("WITH (…) or ';'" if absent else "FOR, WITH (…), EMIT ON WINDOW CLOSE or ';'")
         return for_ms, options, on_close
 
-    def _alert_items(self) -> list[Item]:
+    def _alert_items(self) -> list[SelectItem]:
         """The items of SELECT; none for `*`."""
         if self.accept_symbol("*"):
             return []
@@ -129,11 +129,11 @@ class AlertReader(OptionsReader):
             items.append(self._alert_item())
         return [] if len(items) == 1 and isinstance(items[0].node, Star) else items
 
-    def _alert_item(self) -> Item:
+    def _alert_item(self) -> SelectItem:
         node = self.expression()
         if self.accept("AS") or (self.next.kind in (WORD, QUOTED) and not self.sees("FROM")):
-            return Item(node, self.expect_name("a column").text)
-        return Item(node, None)
+            return SelectItem(node, self.expect_name("a column").text)
+        return SelectItem(node, None)
 
     def _alert_condition(self, name: str) -> Node:
         if self.next.upper in _NOT_IN_ALERTS:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from headrace.define.expression.parser import ExpressionParser
-from headrace.define.mistakes import Mistakes
-from headrace.define.rules import check_name, located
-from headrace.define.tokens import END, UNREADABLE, WORD, Source, Token
+from headrace.language.source_text import Mistakes
+from headrace.define.definition_rules import check_name, located
+from headrace.language.source_text import END, UNREADABLE, WORD, SourceText, Token
 from headrace.errors import DefinitionError
 
 
 class StatementReader(ExpressionParser):
     """A parser that collects the mistakes of one statement."""
 
-    def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
+    def __init__(self, source: SourceText, unreadable: list[DefinitionError] | None = None) -> None:
         super().__init__(source, unreadable)
         self.unreadable = [] if unreadable is None else unreadable
         self.mistakes = Mistakes()  # of the statement that is being read

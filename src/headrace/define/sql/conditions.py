@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.define.columns import contains_aggregate, is_aggregate
+from headrace.define.view_columns import contains_aggregate, is_aggregate
 from headrace.define.expression.check import check_condition
-from headrace.define.expression.syntax import Logic, Name, Node, walk
-from headrace.define.mistakes import Mistakes
+from headrace.language.syntax import Logic, Name, Node, walk
+from headrace.language.source_text import Mistakes
 from headrace.errors import DefinitionError
 from headrace.types import Expression
 
 if TYPE_CHECKING:
-    from headrace.define.row_scope import RowScope
-    from headrace.define.shape import ShapeReader
-    from headrace.define.sql.select import Select
+    from headrace.define.derived_rows import RowScope
+    from headrace.define.answer_shape import ShapeReader
+    from headrace.define.sql.select import ViewStatement
 
 
-def read_where(select: Select, scope: RowScope, reader: ShapeReader) -> Expression | None:
+def read_where(select: ViewStatement, scope: RowScope, reader: ShapeReader) -> Expression | None:
     """The condition of WHERE over the rows of FROM; `reader` has read SELECT, and tells what HAVING would take."""
     where = select.where
     if where is None:
@@ -40,7 +40,7 @@ def read_where(select: Select, scope: RowScope, reader: ShapeReader) -> Expressi
     return expression
 
 
-def _aggregated(condition: Node, select: Select, scope: RowScope) -> Node | None:
+def _aggregated(condition: Node, select: ViewStatement, scope: RowScope) -> Node | None:
     """The part of a condition that is an aggregate, or the name that SELECT gives to one; None: it is of events."""
     aliases = {item.alias.lower() for item in select.items if item.alias and contains_aggregate(item.node)}
     for part in walk(condition):
@@ -50,7 +50,7 @@ def _aggregated(condition: Node, select: Select, scope: RowScope) -> Node | None
     return None
 
 
-def _of_having(select: Select, reader: ShapeReader, condition: Node, place: Node, text: str | None) -> DefinitionError:
+def _of_having(select: ViewStatement, reader: ShapeReader, condition: Node, place: Node, text: str | None) -> DefinitionError:
     fix = "conditions on aggregates and keys belong to HAVING, after GROUP BY"
     try:
         reader.having(select.source, condition)
@@ -61,7 +61,7 @@ def _of_having(select: Select, reader: ShapeReader, condition: Node, place: Node
     return select.source.error(place.at, "WHERE selects events before they are aggregated", fix=fix)
 
 
-def _texts(select: Select, where: Node, count: int) -> list[str | None]:
+def _texts(select: ViewStatement, where: Node, count: int) -> list[str | None]:
     """The conditions as they are written, as far as that is known."""
     text = select.source.text
     if count == 1 and select.peer.where:

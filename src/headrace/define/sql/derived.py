@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headrace.define.mistakes import Mistakes
+from headrace.language.source_text import Mistakes
 from headrace.define.model import Stream, Table
-from headrace.define.rules import located
+from headrace.define.definition_rules import located
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.peers import NO_PEER, Peer, rewrite
-from headrace.define.sql.query_tree import Query, StreamRead, joined_in_query, streams_of_query
+from headrace.define.sql.query_tree import RowQuery, StreamRead, joined_in_query, streams_of_query
 from headrace.define.sql.row_query import NO_TABLES, Inputs, rows_of_query
 from headrace.define.sql.streams import StreamReader
-from headrace.define.tokens import Source, Token
+from headrace.language.source_text import SourceText, Token
 from headrace.errors import DefinitionError
 
 
@@ -21,10 +21,10 @@ from headrace.errors import DefinitionError
 class DerivedStatement:
     """CREATE STREAM … AS SELECT as it was written."""
 
-    source: Source
+    source: SourceText
     at: int
     name: str
-    query: Query
+    query: RowQuery
     watermark: tuple[Token, int] | None = None  # the event time, and the patience in milliseconds
     mistakes: tuple[DefinitionError, ...] = ()
     peer: Peer = NO_PEER

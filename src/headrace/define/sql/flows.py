@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from headrace.define.expression.terms import quote, unquote
-from headrace.define.rules import NO_DEBEZIUM, UNWRAP
+from headrace.language.terms import quote, unquote
+from headrace.define.definition_rules import NO_DEBEZIUM, UNWRAP
 from headrace.define.sql.later import NAME, statement_at
-from headrace.define.tokens import Source, escape
+from headrace.language.source_text import SourceText, escape
 from headrace.errors import DefinitionError
 
 _FLAGS = re.IGNORECASE | re.DOTALL
@@ -39,7 +39,7 @@ _PARTS = {"TIMESTAMP": "TIMESTAMP", "PARTITION": "INT", "OFFSET": "BIGINT", "HEA
 _FORMAT = re.compile(r"(?<!KEY )\bFORMAT\s+(\w+)", re.IGNORECASE)
 
 
-def instead_of_flow(source: Source, at: int) -> DefinitionError | None:
+def instead_of_flow(source: SourceText, at: int) -> DefinitionError | None:
     """The refusal of such a statement, which begins at an offset, with what to write; None if it is another."""
     start, end = statement_at(source, at)
     text = source.text[start:end]

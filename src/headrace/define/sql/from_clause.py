@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from headrace.define.columns import contains_aggregate
+from headrace.define.view_columns import contains_aggregate
 from headrace.define.expression.hints import NO_SESSIONS
-from headrace.define.expression.syntax import Call, Node, walk
-from headrace.define.expression.terms import quote
+from headrace.language.syntax import Call, Node, walk
+from headrace.language.terms import quote
 from headrace.define.sql.joins import read_in_query, read_join
 from headrace.define.sql.later import (
     instead_of_numbers,
@@ -21,9 +21,9 @@ from headrace.define.sql.later import (
     refuse_watermark,
 )
 from headrace.define.sql.peers import CLAUSES, PeerReader
-from headrace.define.sql.query_tree import Explosion, From, FromStep, Input, Query, RowItem, RowSelect, StarItem
+from headrace.define.sql.query_tree import ExplodeStep, FromClause, FromStep, FromItem, RowQuery, RowItem, RowSelect, StarItem
 from headrace.define.sql.samples import read_sample
-from headrace.define.tokens import QUOTED, WORD, Token
+from headrace.language.source_text import QUOTED, WORD, Token
 from headrace.errors import DefinitionError
 
 GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer", "unnest", "arrayjoin")
@@ -55,23 +55,23 @@ class FromReader(PeerReader):
     may_have_window = False  # whether TUMBLE(TABLE x, …) is read: in the FROM of a view itself
     table_window: Call | None = None
 
-    def read_with(self) -> tuple[tuple[Input, Query], ...]:
+    def read_with(self) -> tuple[tuple[FromItem, RowQuery], ...]:
         """WITH a AS (…), b AS (…), if it is there."""
         if not self.accept("WITH"):
             return ()
         if self.sees("RECURSIVE"):
             raise self.error(self.next.start, "WITH RECURSIVE is not supported", fix="remove RECURSIVE")
-        queries: list[tuple[Input, Query]] = []
+        queries: list[tuple[FromItem, RowQuery]] = []
         while not queries or self.accept_symbol(","):
             name = self.expect_name("a query")
             if any(name.text.lower() == (item.name or "").lower() for item, _ in queries):
                 raise self.error(name.start, f"WITH has two queries named '{name.text}'", fix="rename one")
             columns = self.names_in_parentheses("the columns") if self.sees_symbol("(") else ()
             self.expect("AS", f"WITH {name.text}")
-            queries.append((Input(name.start, name.text, columns=columns), self._parenthesized("AS")))
+            queries.append((FromItem(name.start, name.text, columns=columns), self._parenthesized("AS")))
         return tuple(queries)
 
-    def read_query(self) -> Query:
+    def read_query(self) -> RowQuery:
         """A row-wise query: WITH, SELECT, UNION ALL."""
         at, queries = self.next.start, self.read_with()
         parts = [self._query_part()]
@@ -88,12 +88,12 @@ class FromReader(PeerReader):
                 raise self._not_in_rows(token)
         if self.next.upper in _NOT_IN_ROWS:
             raise self._not_in_rows(self.next)
-        return Query(at, tuple(parts), queries)
+        return RowQuery(at, tuple(parts), queries)
 
-    def _query_part(self) -> RowSelect | Query:
+    def _query_part(self) -> RowSelect | RowQuery:
         return self._parenthesized("the query") if self.sees_symbol("(") else self._row_select()
 
-    def _parenthesized(self, after: str) -> Query:
+    def _parenthesized(self, after: str) -> RowQuery:
         self.expect_symbol("(", after)
         outside = self.creates, self.may_have_window
         self.creates, self.may_have_window = None, False
@@ -178,14 +178,14 @@ class FromReader(PeerReader):
         self.expect_symbol(")", "the names of the columns")
         return tuple(names)
 
-    def read_from(self) -> From:
+    def read_from(self) -> FromClause:
         """What follows FROM: an item, and what is joined to it."""
-        source = From(self.read_input())
+        source = FromClause(self.read_input())
         while step := self.read_step():
             source = replace(source, steps=(*source.steps, step))
         return source
 
-    def read_input(self) -> Input:
+    def read_input(self) -> FromItem:
         """A stream, a query of WITH, or a query in parentheses, with its alias."""
         at = self.next.start
         wrapped = self.next.upper in ("TABLE", "STREAM") and self.ahead(1).text == "("  # STREAM(t) of Spark
@@ -200,10 +200,10 @@ class FromReader(PeerReader):
         alias, columns = self.read_alias("the stream")
         return replace(item, at=item.at if item.name else at, alias=alias, columns=columns)
 
-    def _parenthesized_input(self) -> Input:
-        return Input(self.next.start, None, self._parenthesized("FROM"))
+    def _parenthesized_input(self) -> FromItem:
+        return FromItem(self.next.start, None, self._parenthesized("FROM"))
 
-    def _named_input(self) -> Input:
+    def _named_input(self) -> FromItem:
         if self.next.upper == "UNNEST" and self.ahead(1).text == "(":
             raise self.error(
                 self.next.start, "FROM begins with a stream", fix="write FROM orders CROSS JOIN UNNEST(items) AS t(i)"
@@ -229,7 +229,7 @@ class FromReader(PeerReader):
             raise refuse_function(self, token)
         if self.sees("MATCH_RECOGNIZE"):
             raise refuse_pattern(self, token.text)
-        return Input(token.start, token.text)
+        return FromItem(token.start, token.text)
 
     def _refuse_session_table(self) -> DefinitionError:
         """SESSION(TABLE clicks PARTITION BY user_id, DESCRIPTOR(ts), INTERVAL …) of Flink."""
@@ -243,11 +243,11 @@ class FromReader(PeerReader):
             span=self.span_since(start),
         )  # fmt: skip
 
-    def _window_table(self) -> Input:
+    def _window_table(self) -> FromItem:
         """TUMBLE(TABLE clicks, DESCRIPTOR(at), INTERVAL …), its arguments by place or by name, as in Flink."""
         call, self.in_window, self.may_have_window = self.take(), True, False
         self.take()
-        stream: Input | None = None
+        stream: FromItem | None = None
         values: list[Node] = []
         by_name: dict[str, Node] = {}
         while True:
@@ -330,7 +330,7 @@ class FromReader(PeerReader):
         """The SELECT of IN or EXISTS."""
         return read_in_query(self, operand, negated, at)
 
-    def _lateral_view(self, at: int) -> Explosion:
+    def _lateral_view(self, at: int) -> ExplodeStep:
         outer = self.accept("OUTER")
         call = self._generator()
         alias = None
@@ -353,15 +353,15 @@ class FromReader(PeerReader):
             raise self.error(at, f"{name} takes one array or map", found=str(len(call.args)))
         return call
 
-    def _explosion(self, at: int, call: Call, outer: bool, alias: str | None, names: list[str]) -> Explosion:
+    def _explosion(self, at: int, call: Call, outer: bool, alias: str | None, names: list[str]) -> ExplodeStep:
         name = call.name.lower()
         position = None
         if name.startswith("pos"):
             position = names.pop(0) if names else "pos"
         outer = outer or name.endswith("_outer")
-        return Explosion(at, call.args[0], outer, alias, tuple(names), position)
+        return ExplodeStep(at, call.args[0], outer, alias, tuple(names), position)
 
-    def _unnest(self, at: int, outer: bool) -> Explosion:
+    def _unnest(self, at: int, outer: bool) -> ExplodeStep:
         """UNNEST(x) [WITH ORDINALITY] AS t(i, n), and UNNEST(x) AS i WITH OFFSET AS n of BigQuery."""
         call = self._generator()
         ordinality = self.accept("WITH", "ORDINALITY")
@@ -379,10 +379,10 @@ class FromReader(PeerReader):
             return explosion
         return replace(explosion, position=position, first_position=1 if ordinality else 0)
 
-    def _array_join(self, at: int, outer: bool) -> Explosion:
+    def _array_join(self, at: int, outer: bool) -> ExplodeStep:
         values = self.expression()
         self.expect("AS", "ARRAY JOIN x")
-        return Explosion(at, values, outer, None, (self.expect_name("a column").text,))
+        return ExplodeStep(at, values, outer, None, (self.expect_name("a column").text,))
 
     def _refuse_aggregates(self, items: list[StarItem | RowItem], where: Node | None) -> None:
         nodes = [item.node for item in items if isinstance(item, RowItem)] + ([where] if where else [])

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.define.derive import Rows
+from headrace.define.derived_rows import DerivedRows
 from headrace.define.enrich import joined_entries, key_expression, refuse_table, with_join
 from headrace.define.expression.check import check, check_condition
-from headrace.define.expression.syntax import Call, Logic, Name, Node, Operation, TableQuery, walk
+from headrace.language.syntax import Call, Logic, Name, Node, Operation, TableQuery, walk
 from headrace.define.model import Stream, Table
 from headrace.define.relation import JoinKind
-from headrace.define.row_scope import RowScope
+from headrace.define.derived_rows import RowScope
 from headrace.define.sql.later import instead_of_comma, refuse_stream_join, time_before
 from headrace.define.sql.query_tree import JoinItem
-from headrace.define.tokens import Source, Token
+from headrace.language.source_text import SourceText, Token
 from headrace.errors import DefinitionError, did_you_mean
 from headrace.types import BOOLEAN, TIMESTAMP, Expression
 
@@ -36,7 +36,7 @@ _REFUSED = {
 class TableScope:
     """The tables and streams that a join may name, by name in lower case."""
 
-    source: Source
+    source: SourceText
     tables: Mapping[str, Table]
     streams: Mapping[str, Stream]
     where: Node | None = None  # of the query that joins
@@ -164,7 +164,7 @@ def read_in_query(reader: FromReader, operand: Node | None, negated: bool, at: i
 # Meaning
 
 
-def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
+def apply_join(item: JoinItem, rows: DerivedRows, scope: TableScope) -> DerivedRows:
     """The rows after a JOIN."""
     source = scope.source
     table = scope.find(item.name, item.at, item)
@@ -195,7 +195,7 @@ def apply_join(item: JoinItem, rows: Rows, scope: TableScope) -> Rows:
     return with_join(rows, table, item.kind, keys, entries, as_of, residual)
 
 
-def apply_queries(where: Node | None, rows: Rows, scope: TableScope) -> tuple[Rows, Node | None]:
+def apply_queries(where: Node | None, rows: DerivedRows, scope: TableScope) -> tuple[DerivedRows, Node | None]:
     """The rows that match the queries in WHERE, and the conditions that are left."""
     rest: list[Node] = []
     for condition in conjuncts(where):
@@ -208,7 +208,7 @@ def apply_queries(where: Node | None, rows: Rows, scope: TableScope) -> tuple[Ro
     return rows, None if not rest else rest[0] if len(rest) == 1 else Logic(where.at, "AND", tuple(rest))
 
 
-def _apply_query(query: TableQuery, rows: Rows, scope: TableScope) -> Rows:
+def _apply_query(query: TableQuery, rows: DerivedRows, scope: TableScope) -> DerivedRows:
     source = scope.source
     kind: JoinKind = "anti" if query.negated else "semi"
     if query.operand is None:
@@ -240,14 +240,14 @@ def conjuncts(node: Node | None) -> tuple[Node, ...]:
     return node.args if isinstance(node, Logic) and node.op == "AND" else (node,)
 
 
-def _all(source: Source, nodes: tuple[Node, ...] | list[Node], scope: RowScope, what: str) -> Expression | None:
+def _all(source: SourceText, nodes: tuple[Node, ...] | list[Node], scope: RowScope, what: str) -> Expression | None:
     if not nodes:
         return None
     node = nodes[0] if len(nodes) == 1 else Logic(nodes[0].at, "AND", tuple(nodes))
     return check_condition(source, node, scope, what)
 
 
-def _key_pair(node: Node, table: Table, item: JoinItem, rows: Rows) -> tuple[str, Node] | None:
+def _key_pair(node: Node, table: Table, item: JoinItem, rows: DerivedRows) -> tuple[str, Node] | None:
     """The column of the primary key and the value of the row that a condition compares; None if it does not."""
     if not (isinstance(node, Operation) and node.op == "="):
         return None
@@ -275,7 +275,7 @@ def _key_named(table: Table, name: Name) -> str | None:
     return next((key for key in table.key if key.lower() == name.name.lower()), None)
 
 
-def _key(source: Source, rows: Rows, table: Table, key: str, node: Node) -> Expression:
+def _key(source: SourceText, rows: DerivedRows, table: Table, key: str, node: Node) -> Expression:
     value = check(source, node, rows.scope())
     try:
         return key_expression(table, key, value)
@@ -283,7 +283,7 @@ def _key(source: Source, rows: Rows, table: Table, key: str, node: Node) -> Expr
         raise source.error(node.at, error.message, found=error.found, expected=error.expected, fix=error.fix) from None
 
 
-def _check_alias(source: Source, item: JoinItem, rows: Rows) -> None:
+def _check_alias(source: SourceText, item: JoinItem, rows: DerivedRows) -> None:
     name = item.alias or item.name
     if name.lower() in {entry.of[-1] for entry in rows.entries if entry.of}:
         raise source.error(
@@ -292,7 +292,7 @@ def _check_alias(source: Source, item: JoinItem, rows: Rows) -> None:
         )  # fmt: skip
 
 
-def _check_whole_key(source: Source, item: JoinItem, table: Table, keys: Mapping[str, Expression]) -> None:
+def _check_whole_key(source: SourceText, item: JoinItem, table: Table, keys: Mapping[str, Expression]) -> None:
     missing = [key for key in table.key if key not in keys]
     if missing:
         alias = item.alias or item.name
@@ -304,7 +304,7 @@ def _check_whole_key(source: Source, item: JoinItem, table: Table, keys: Mapping
         )  # fmt: skip
 
 
-def _as_of(source: Source, item: JoinItem, rows: Rows, table: Table) -> Expression | None:
+def _as_of(source: SourceText, item: JoinItem, rows: DerivedRows, table: Table) -> Expression | None:
     node = item.as_of
     if node is None or (isinstance(node, Call) and node.name.lower() in NOW):
         return None

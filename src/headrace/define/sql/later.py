@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.define.expression.hints import NO_SESSIONS
-from headrace.define.expression.syntax import Logic, Name, Node, Operation, TableQuery, walk
-from headrace.define.expression.terms import quote, unquote
-from headrace.define.tokens import END, QUOTED, WORD, Source, Token, tokenize
+from headrace.language.syntax import Logic, Name, Node, Operation, TableQuery, walk
+from headrace.language.terms import quote, unquote
+from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
 from headrace.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _GAP = re.compile(
 )
 
 
-def statement_at(source: Source, at: int) -> tuple[int, int]:
+def statement_at(source: SourceText, at: int) -> tuple[int, int]:
     """Where the statement around an offset begins and ends, without its semicolon."""
     start = end = 0
     fresh = True
@@ -114,7 +114,7 @@ def refuse_pattern(reader: FromReader, stream: str) -> DefinitionError:
 # Numbers of rows
 
 
-def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
+def instead_of_numbers(source: SourceText, at: int, call: str) -> DefinitionError:
     """row_number() OVER and the like in the making of a stream: Top-N and de-duplication as Flink writes them."""
     start, end = statement_at(source, at)
     message = f"{call}(…) OVER needs other events, and a stream is made of one at a time"
@@ -170,14 +170,14 @@ def instead_of_numbers(source: Source, at: int, call: str) -> DefinitionError:
     )  # fmt: skip
 
 
-def numbers_of_rows(source: Source, at: int) -> DefinitionError | None:
+def numbers_of_rows(source: SourceText, at: int) -> DefinitionError | None:
     """Top-N as Flink writes it: numbers over TUMBLE(…) or a SELECT with GROUP BY; None if it is another statement."""
     start, end = statement_at(source, at)
     return instead_of_numbers(source, at, "ROW_NUMBER") if _NUMBERED.match(source.text[start:end]) else None
 
 
 def _numbers_of_aggregates(
-    source: Source, at: int, message: str, form: re.Match[str], span: tuple[int, int]
+    source: SourceText, at: int, message: str, form: re.Match[str], span: tuple[int, int]
 ) -> DefinitionError:
     """The view of the inner SELECT, and the view over it that numbers its rows."""
     rows = quote(f"{unquote(form['name'])}_rows")
@@ -195,7 +195,7 @@ def _list(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")]
 
 
-def session_gap_at(source: Source, at: int) -> str | None:
+def session_gap_at(source: SourceText, at: int) -> str | None:
     """The gap of a call with OVER (… SESSION WITH GAP INTERVAL '5 minutes') of RisingWave; None of others."""
     gap = _GAP.match(source.text, at)
     return gap[1] if gap else None
@@ -219,7 +219,7 @@ def instead_of_comma(reader: FromReader) -> DefinitionError:
 
 
 def refuse_stream_join(
-    source: Source, item: JoinItem, *, as_of: str | None = None, times: Collection[str] = (), where: Node | None = None
+    source: SourceText, item: JoinItem, *, as_of: str | None = None, times: Collection[str] = (), where: Node | None = None
 ) -> DefinitionError:
     """A JOIN of a stream, with the table of its latest rows to join meanwhile; `as_of`: as they were at a time.
 
@@ -258,7 +258,7 @@ def refuse_stream_join(
 
 
 def _without_times(
-    source: Source, node: Node | None, item: JoinItem, times: Collection[str]
+    source: SourceText, node: Node | None, item: JoinItem, times: Collection[str]
 ) -> list[tuple[int, int, str]]:
     """What to write in place of ON or WHERE, without conditions on a time of the stream and a column of another."""
     if node is None:

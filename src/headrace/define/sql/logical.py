@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.define.sql.clauses import StatementReader
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 
 
@@ -13,7 +13,7 @@ from headrace.errors import DefinitionError
 class LogicalStatement:
     """CREATE VIEW as it was written."""
 
-    source: Source
+    source: SourceText
     at: int  # of the name
     name: str
     sql: str

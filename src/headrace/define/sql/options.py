@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.define.model import Options
-from headrace.define.options import OptionError
+from headrace.define.connector_options import OptionError
 from headrace.define.sql.clauses import StatementReader
-from headrace.define.tokens import NUMBER, QUOTED, STRING, WORD, Source
+from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, SourceText
 
 
 @dataclass(frozen=True)
-class Option:
+class WrittenOption:
     """One option as it was written: its name in lower case, its value as text, and the offsets of both."""
 
     name: str
@@ -23,13 +23,13 @@ class Option:
     value_span: tuple[int, int] = (0, 0)
 
 
-def canonical(options: list[Option]) -> Options:
+def canonical(options: list[WrittenOption]) -> Options:
     """Options by name, without their places."""
     return tuple(sorted((option.name, option.value) for option in options))
 
 
 @contextmanager
-def at_option(source: Source, options: Iterable[Option]) -> Iterator[None]:
+def at_option(source: SourceText, options: Iterable[WrittenOption]) -> Iterator[None]:
     """Set the place of a mistake in one of these options."""
     try:
         yield
@@ -47,11 +47,11 @@ class OptionsReader(StatementReader):
         """Whether WITH (…) comes next."""
         return self.sees("WITH") and self.ahead(1).text == "("
 
-    def read_options(self) -> list[Option]:
+    def read_options(self) -> list[WrittenOption]:
         """WITH (…), which comes next; a name twice is refused."""
         self.expect("WITH", "the definition")
         self.expect_symbol("(", "WITH")
-        options: list[Option] = []
+        options: list[WrittenOption] = []
         while not options or self.accept_symbol(","):
             option = self._option()
             if any(option.name == other.name for other in options):
@@ -60,7 +60,7 @@ class OptionsReader(StatementReader):
         self.expect_symbol(")", "the options")
         return options
 
-    def _option(self) -> Option:
+    def _option(self) -> WrittenOption:
         start = self.index
         name = self._option_name()
         self.expect_symbol("=", f"the option {name}")
@@ -74,7 +74,7 @@ class OptionsReader(StatementReader):
         self.take()
         bare = token.kind == WORD and token.upper in ("TRUE", "FALSE")
         text = token.text.lower() if bare else sign + token.text
-        return Option(name, text, token.kind, self.span_since(start), self.span_since(value_start))
+        return WrittenOption(name, text, token.kind, self.span_since(start), self.span_since(value_start))
 
     def _option_name(self) -> str:
         """A name in quotes, or words with dots and hyphens between them."""

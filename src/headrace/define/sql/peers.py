@@ -7,23 +7,23 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.define.columns import contains_aggregate
-from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from headrace.define.view_columns import contains_aggregate
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
 from headrace.define.expression.functions import UNSTABLE
 from headrace.define.expression.hints import NO_SESSIONS
-from headrace.define.expression.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
-from headrace.define.expression.terms import quote
-from headrace.define.shape import read_limit
+from headrace.language.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
+from headrace.language.terms import quote
+from headrace.define.answer_shape import read_limit
 from headrace.define.sql.clauses import StatementReader
 from headrace.define.sql.later import session_gap_at
 from headrace.define.sql.windows import is_bucket, is_window_call
-from headrace.define.tokens import END, NUMBER, Source
+from headrace.language.source_text import END, NUMBER, SourceText
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING
 
 if TYPE_CHECKING:
     from headrace.define.model import Stream
-    from headrace.define.sql.select import Select
+    from headrace.define.sql.select import ViewStatement
 
 _RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 _NEIGHBORS = ("lag", "lead")
@@ -44,7 +44,7 @@ CLAUSES = ("WINDOW", "EMIT", "FINAL", "PREWHERE", "SAMPLE")
 
 
 @dataclass(frozen=True)
-class Edit:
+class TextEdit:
     """A part of the statement, by its offsets, and what to write there."""
 
     start: int
@@ -59,7 +59,7 @@ class Peer:
     start: int = 0
     end: int = 0
     reasons: tuple[str, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[TextEdit, ...] = ()
     window: tuple[str, ...] = ()  # the size, and the slide if it has one, of WINDOW TUMBLING and HOPPING
     groups_at: int = 0  # the end of GROUP BY, or where it belongs
     has_groups: bool = False
@@ -82,7 +82,7 @@ class PeerReader(StatementReader):
 
     def instead(self, reason: str, start: int, end: int, text: str = "") -> None:
         """Refuse a part of the statement, with what to write there; reading continues."""
-        edits = (*self.peer.edits, Edit(start, end, text))
+        edits = (*self.peer.edits, TextEdit(start, end, text))
         self.peer = replace(self.peer, reasons=(*self.peer.reasons, reason), edits=edits)
 
     @property
@@ -120,7 +120,7 @@ class PeerReader(StatementReader):
         words = [token.upper for token in rest]
         if condition and self.kind == "stream" and "WHERE" not in words and words.count("SELECT") == 1:
             end = self._end_of_statement()
-            self.peer = replace(self.peer, edits=(*self.peer.edits, Edit(end, end, f" WHERE {condition}")))
+            self.peer = replace(self.peer, edits=(*self.peer.edits, TextEdit(end, end, f" WHERE {condition}")))
 
     def read_fetch(self) -> int | None:
         """FETCH FIRST 10 ROWS ONLY, the LIMIT of standard SQL."""
@@ -155,7 +155,7 @@ class PeerReader(StatementReader):
             count = self.take().text
             end = self._end_of_statement()
             self.instead(f"TOP {count} is LIMIT {count} here, after ORDER BY", at, self.last_end)
-            self.peer = replace(self.peer, edits=(*self.peer.edits, Edit(end, end, f" LIMIT {count}")))
+            self.peer = replace(self.peer, edits=(*self.peer.edits, TextEdit(end, end, f" LIMIT {count}")))
         else:
             self.accept("ALL")
 
@@ -225,7 +225,7 @@ class PeerReader(StatementReader):
         self.instead(reason.format(kind=self.kind), at, self.last_end)
 
 
-def _named_as_here(select: Select) -> Select:
+def _named_as_here(select: ViewStatement) -> ViewStatement:
     """WINDOWSTART and WINDOWEND of ksqlDB, and w.start of GROUP BY window(…) AS w, as window_start and window_end."""
     names = {"windowstart": "window_start", "windowend": "window_end"}
     names |= {f"{name}.{bound}": f"window_{bound}" for name in select.peer.window_names for bound in ("start", "end")}
@@ -235,14 +235,14 @@ def _named_as_here(select: Select) -> Select:
         name = f"{node.of}.{node.name}" if isinstance(node, Name) and node.of else getattr(node, "name", "")
         if isinstance(node, Name) and name.lower() in names and node.span:
             ours = names[name.lower()]
-            edits.append(Edit(*node.span, ours))
+            edits.append(TextEdit(*node.span, ours))
             item = replace(item, node=replace(node, name=ours, of=None))
         items.append(item)
     peer = replace(select.peer, edits=(*select.peer.edits, *edits))
     return replace(select, items=tuple(items), peer=peer) if edits and select.peer.reasons else select
 
 
-def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionError]]:
+def resolve(select: ViewStatement, stream: Stream) -> tuple[ViewStatement, list[DefinitionError]]:
     """The statement as its stream understands it, and the mistakes of what it has of other systems."""
     time = quote(stream.time_column)
     select, errors = _without_over(_named_as_here(select), time)
@@ -253,7 +253,7 @@ def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionErro
     insert: list[str] = []
     if peer.distinct and not peer.has_groups and not any(_calls(item.node) for item in select.items):
         insert += peer.items
-        peer = replace(peer, edits=(*peer.edits, Edit(peer.items_end, peer.items_end, ", count(*) AS n")))
+        peer = replace(peer, edits=(*peer.edits, TextEdit(peer.items_end, peer.items_end, ", count(*) AS n")))
         items = tuple(item for item in select.items)
         count = Call(select.at, "count", ())
         select = replace(
@@ -276,12 +276,12 @@ def resolve(select: Select, stream: Stream) -> tuple[Select, list[DefinitionErro
     return select, [*errors, *clock_errors, error]
 
 
-def rewrite(source: Source, peer: Peer, groups: list[str]) -> str:
+def rewrite(source: SourceText, peer: Peer, groups: list[str]) -> str:
     """A statement with its edits, and more items of GROUP BY."""
     edits = list(peer.edits)
     if groups:
         separator = ", " if peer.has_groups else " GROUP BY "
-        edits.append(Edit(peer.groups_at, peer.groups_at, separator + ", ".join(groups)))
+        edits.append(TextEdit(peer.groups_at, peer.groups_at, separator + ", ".join(groups)))
     pieces, offset = [], peer.start
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
         pieces += [source.text[offset : edit.start], edit.text]
@@ -294,7 +294,7 @@ def _calls(node: Node) -> list[Call]:
     return [part for part in walk(node) if isinstance(part, Call)]
 
 
-def _without_over(select: Select, time: str) -> tuple[Select, list[DefinitionError]]:
+def _without_over(select: ViewStatement, time: str) -> tuple[ViewStatement, list[DefinitionError]]:
     """The items without window functions; each of those is a mistake."""
     errors, items = [], []
     for item in select.items:
@@ -318,7 +318,7 @@ def _without_over(select: Select, time: str) -> tuple[Select, list[DefinitionErr
     return replace(select, items=tuple(items), incomplete=True) if errors else select, errors
 
 
-def _without_clock(select: Select, stream: Stream) -> tuple[Select, list[DefinitionError]]:
+def _without_clock(select: ViewStatement, stream: Stream) -> tuple[ViewStatement, list[DefinitionError]]:
     """WHERE without conditions on the current time; each of those is a mistake, and part of the question instead."""
     where = select.where
     if where is None:
@@ -350,7 +350,7 @@ def _without_clock(select: Select, stream: Stream) -> tuple[Select, list[Definit
     return select, [error]
 
 
-def _write_without(select: Select, conditions: tuple[Node, ...], removed: list[Node], window: str | None) -> str | None:
+def _write_without(select: ViewStatement, conditions: tuple[Node, ...], removed: list[Node], window: str | None) -> str | None:
     """The statement without these conditions of WHERE."""
     peer = select.peer
     if peer.where is None:
@@ -361,7 +361,7 @@ def _write_without(select: Select, conditions: tuple[Node, ...], removed: list[N
         return None
     source = select.source.text
     texts = [source[start:end] for (start, end), condition in zip(spans, conditions, strict=False) if condition in kept]
-    edit = Edit(*peer.where, f"WHERE {' AND '.join(texts)}" if texts else "")
+    edit = TextEdit(*peer.where, f"WHERE {' AND '.join(texts)}" if texts else "")
     return rewrite(select.source, replace(peer, edits=(*peer.edits, edit)), [window] if window else [])
 
 
@@ -388,7 +388,7 @@ def _ages(node: Node) -> list[int]:
     return []
 
 
-def _has_window(select: Select, stream: Stream) -> bool:
+def _has_window(select: ViewStatement, stream: Stream) -> bool:
     """Whether the view has a window: in FROM, in GROUP BY, or in an item of SELECT that GROUP BY names."""
     nodes = (*select.groups, *(item.node for item in select.items if select.groups))
     return select.table_window is not None or any(is_window_call(node) or is_bucket(node, stream) for node in nodes)

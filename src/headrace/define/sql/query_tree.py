@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.define.expression.syntax import Node, TableQuery, walk
+from headrace.language.syntax import Node, TableQuery, walk
 from headrace.define.relation import JoinKind
 
 
@@ -19,18 +19,18 @@ class FromStep(Protocol):
 
 
 @dataclass(frozen=True)
-class Input:
+class FromItem:
     """An item of FROM: the name of a stream or of a query of WITH, or a query in parentheses."""
 
     at: int
     name: str | None
-    query: Query | None = None
+    query: RowQuery | None = None
     alias: str | None = None
     columns: tuple[str, ...] = ()  # new names: AS t(a, b)
 
 
 @dataclass(frozen=True)
-class Explosion:
+class ExplodeStep:
     """LATERAL VIEW explode(…) and its like."""
 
     at: int
@@ -58,10 +58,10 @@ class JoinItem:
 
 
 @dataclass(frozen=True)
-class From:
+class FromClause:
     """All of FROM."""
 
-    input: Input
+    input: FromItem
     steps: tuple[FromStep, ...] = ()
 
 
@@ -89,17 +89,17 @@ class RowSelect:
 
     at: int
     items: tuple[StarItem | RowItem, ...]
-    source: From
+    source: FromClause
     where: Node | None = None
 
 
 @dataclass(frozen=True)
-class Query:
+class RowQuery:
     """WITH … SELECT … UNION ALL SELECT …"""
 
     at: int
-    parts: tuple[RowSelect | Query, ...]
-    queries: tuple[tuple[Input, Query], ...] = ()  # of WITH: the name with its columns, and what it means
+    parts: tuple[RowSelect | RowQuery, ...]
+    queries: tuple[tuple[FromItem, RowQuery], ...] = ()  # of WITH: the name with its columns, and what it means
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class StreamRead:
     at: int = field(compare=False)
 
 
-def streams_of(source: From, known: frozenset[str] = frozenset()) -> Iterator[StreamRead]:
+def streams_of(source: FromClause, known: frozenset[str] = frozenset()) -> Iterator[StreamRead]:
     """The streams that FROM names; `known` are the names of queries of WITH."""
     if source.input.query:
         yield from streams_of_query(source.input.query, known)
@@ -118,16 +118,16 @@ def streams_of(source: From, known: frozenset[str] = frozenset()) -> Iterator[St
         yield StreamRead(source.input.name, source.input.at)
 
 
-def streams_of_query(query: Query, known: frozenset[str] = frozenset()) -> Iterator[StreamRead]:
+def streams_of_query(query: RowQuery, known: frozenset[str] = frozenset()) -> Iterator[StreamRead]:
     """The streams that a query names."""
     for item, inner in query.queries:
         yield from streams_of_query(inner, known)
         known |= {(item.name or "").lower()}
     for part in query.parts:
-        yield from streams_of_query(part, known) if isinstance(part, Query) else streams_of(part.source, known)
+        yield from streams_of_query(part, known) if isinstance(part, RowQuery) else streams_of(part.source, known)
 
 
-def joined_in(source: From, where: Node | None = None) -> Iterator[StreamRead]:
+def joined_in(source: FromClause, where: Node | None = None) -> Iterator[StreamRead]:
     """The tables that FROM and WHERE join."""
     if source.input.query:
         yield from joined_in_query(source.input.query)
@@ -139,9 +139,9 @@ def joined_in(source: From, where: Node | None = None) -> Iterator[StreamRead]:
             yield StreamRead(node.table, node.table_at)
 
 
-def joined_in_query(query: Query) -> Iterator[StreamRead]:
+def joined_in_query(query: RowQuery) -> Iterator[StreamRead]:
     """The tables that a query joins."""
     for _, inner in query.queries:
         yield from joined_in_query(inner)
     for part in query.parts:
-        yield from joined_in_query(part) if isinstance(part, Query) else joined_in(part.source, part.where)
+        yield from joined_in_query(part) if isinstance(part, RowQuery) else joined_in(part.source, part.where)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from headrace.define.tokens import SYMBOL, Token
+from headrace.language.source_text import SYMBOL, Token
 
 _CLAUSES = ("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT")
 

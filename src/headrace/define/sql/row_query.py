@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from headrace.define.derive import Rows
+from headrace.define.derived_rows import DerivedRows
 from headrace.define.expression import hints
 from headrace.define.expression.check import Checker, check, check_condition
-from headrace.define.expression.syntax import Call, Node, walk
-from headrace.define.expression.terms import Term, quote
-from headrace.define.mistakes import Mistakes
+from headrace.language.syntax import Call, Node, walk
+from headrace.language.terms import Term, quote
+from headrace.language.source_text import Mistakes
 from headrace.define.model import Stream, Table
-from headrace.define.row_scope import RowScope
-from headrace.define.rules import check_name, located
+from headrace.define.derived_rows import RowScope
+from headrace.define.definition_rules import check_name, located
 from headrace.define.sql.from_clause import GENERATORS
 from headrace.define.sql.joins import TableScope, apply_join, apply_queries
 from headrace.define.sql.query_tree import (
-    Explosion,
-    From,
+    ExplodeStep,
+    FromClause,
     FromStep,
-    Input,
+    FromItem,
     JoinItem,
-    Query,
+    RowQuery,
     RowItem,
     RowSelect,
     StarItem,
 )
 from headrace.define.sql.samples import SampleClause
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.types import INT, Expression
 
@@ -40,9 +40,9 @@ NO_TABLES: Mapping[str, Table] = MappingProxyType({})
 class Inputs:
     """What FROM can name: streams, and the queries of WITH before them; by name in lower case."""
 
-    source: Source
+    source: SourceText
     streams: Mapping[str, Stream]
-    queries: Mapping[str, Rows] = field(default_factory=dict)
+    queries: Mapping[str, DerivedRows] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
     where: Node | None = None  # of the query whose FROM is read
 
@@ -51,7 +51,7 @@ class Inputs:
         """What joins can name."""
         return TableScope(self.source, self.tables, self.streams, self.where)
 
-    def with_queries(self, queries: Iterable[tuple[Input, Query]]) -> Inputs:
+    def with_queries(self, queries: Iterable[tuple[FromItem, RowQuery]]) -> Inputs:
         """The same with the queries of WITH, each of which may name those before it."""
         inputs = self
         for item, query in queries:
@@ -60,14 +60,14 @@ class Inputs:
         return inputs
 
 
-def rows_of_query(query: Query, inputs: Inputs, *, in_union: bool = False) -> Rows:
+def rows_of_query(query: RowQuery, inputs: Inputs, *, in_union: bool = False) -> DerivedRows:
     """The rows of a query; raises all of its mistakes at once. In a union a column may be NULL, without a type."""
     inputs = replace(inputs, where=None).with_queries(query.queries)
     in_union = in_union or len(query.parts) > 1
     mistakes, parts = Mistakes(), []
     for part in query.parts:
         with mistakes.collect():
-            if isinstance(part, Query):
+            if isinstance(part, RowQuery):
                 parts.append(rows_of_query(part, inputs, in_union=in_union))
             else:
                 names = [entry.name for entry in parts[0].entries if not entry.carried] if parts else ()
@@ -77,7 +77,7 @@ def rows_of_query(query: Query, inputs: Inputs, *, in_union: bool = False) -> Ro
         return parts[0].union(*parts[1:]) if len(parts) > 1 else parts[0]
 
 
-def rows_of_from(source: From, inputs: Inputs) -> Rows:
+def rows_of_from(source: FromClause, inputs: Inputs) -> DerivedRows:
     """The rows of FROM."""
     rows = _rows_of_input(source.input, inputs)
     for step in source.steps:
@@ -86,17 +86,17 @@ def rows_of_from(source: From, inputs: Inputs) -> Rows:
     return rows
 
 
-def apply(step: FromStep, rows: Rows, inputs: Inputs) -> Rows:
+def apply(step: FromStep, rows: DerivedRows, inputs: Inputs) -> DerivedRows:
     """The rows after a step of FROM."""
     if isinstance(step, SampleClause):
         return step.of(inputs.source, rows)
     if isinstance(step, JoinItem):
         return apply_join(step, rows, inputs.table_scope)
-    assert isinstance(step, Explosion), f"no rule for {step}"
+    assert isinstance(step, ExplodeStep), f"no rule for {step}"
     return _explode(step, rows, inputs.source)
 
 
-def _rows_of_input(item: Input, inputs: Inputs) -> Rows:
+def _rows_of_input(item: FromItem, inputs: Inputs) -> DerivedRows:
     if item.query:
         rows = replace(rows_of_query(item.query, inputs), owner="the query in FROM")
         rows = rows.named(item.alias) if item.alias else rows
@@ -105,11 +105,11 @@ def _rows_of_input(item: Input, inputs: Inputs) -> Rows:
         rows = rows.named(item.alias) if item.alias else rows
     else:
         assert item.name is not None, "a query or a name"
-        rows = Rows.of(inputs.streams[item.name.lower()], item.alias)
+        rows = DerivedRows.of(inputs.streams[item.name.lower()], item.alias)
     return _renamed(rows, item, inputs.source)
 
 
-def _renamed(rows: Rows, item: Input, source: Source) -> Rows:
+def _renamed(rows: DerivedRows, item: FromItem, source: SourceText) -> DerivedRows:
     """The rows with other names of their columns, as in AS t(a, b)."""
     if not item.columns:
         return rows
@@ -125,7 +125,7 @@ def _renamed(rows: Rows, item: Input, source: Source) -> Rows:
     return rows.named(item.alias or item.name or "") if item.alias or item.name else rows
 
 
-def _explode(step: Explosion, rows: Rows, source: Source) -> Rows:
+def _explode(step: ExplodeStep, rows: DerivedRows, source: SourceText) -> DerivedRows:
     if contains_generator(step.values):
         raise source.error(step.values.at, "explode of an explode is not supported", fix="write two LATERAL VIEWs")
     values = check(source, step.values, rows.scope())
@@ -153,7 +153,7 @@ def contains_generator(node: Node) -> bool:
     return any(isinstance(part, Call) and part.name.lower() in GENERATORS for part in walk(node))
 
 
-def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] = (), *, in_union: bool = False) -> Rows:
+def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] = (), *, in_union: bool = False) -> DerivedRows:
     """The rows of one SELECT. Columns without a name have that of the same place in the first part of a union."""
     source, mistakes = inputs.source, Mistakes()
     rows = rows_of_from(select.source, replace(inputs, where=select.where))
@@ -192,7 +192,7 @@ def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] =
         return rows.select(columns)
 
 
-def hoist(source: Source, rows: Rows, items: Sequence[tuple[Node, Sequence[str]]]) -> tuple[Rows, RowScope]:
+def hoist(source: SourceText, rows: DerivedRows, items: Sequence[tuple[Node, Sequence[str]]]) -> tuple[DerivedRows, RowScope]:
     """The rows that an explode in SELECT makes, and a scope in which that call is the exploded column."""
     scope = rows.scope()
     calls = [
@@ -228,7 +228,7 @@ def hoist(source: Source, rows: Rows, items: Sequence[tuple[Node, Sequence[str]]
 
 
 def _columns(
-    item: RowItem, rows: Rows, scope: RowScope, source: Source, default: str | None, in_union: bool
+    item: RowItem, rows: DerivedRows, scope: RowScope, source: SourceText, default: str | None, in_union: bool
 ) -> list[tuple[str, Expression]]:
     if item.node in scope.generated:
         new = rows.entries[len(scope.entries) :]
@@ -243,7 +243,7 @@ def _columns(
     return [(name, expression)]
 
 
-def _star(item: StarItem, scope: RowScope, source: Source) -> list[tuple[str, Expression]]:
+def _star(item: StarItem, scope: RowScope, source: SourceText) -> list[tuple[str, Expression]]:
     columns = _starred(item, scope, source)
     known = {name.lower(): name for name, _ in columns}
     for name, at in item.without:
@@ -262,7 +262,7 @@ def _star(item: StarItem, scope: RowScope, source: Source) -> list[tuple[str, Ex
     return [(name, replaced.get(name.lower(), of)) for name, of in columns if name.lower() not in without]
 
 
-def _starred(item: StarItem, scope: RowScope, source: Source) -> list[tuple[str, Expression]]:
+def _starred(item: StarItem, scope: RowScope, source: SourceText) -> list[tuple[str, Expression]]:
     """The columns of *, of t.*, or the parts of a STRUCT for x.*."""
     of = item.of and item.of.lower()
     entries = [entry for entry in scope.entries if not entry.name.startswith("_")]
@@ -295,7 +295,7 @@ def _stars(scope: RowScope) -> str:
 
 
 def _check_repeats(
-    new_columns: Sequence[tuple[str, Expression]], before: Sequence[tuple[str, Expression]], source: Source, at: int
+    new_columns: Sequence[tuple[str, Expression]], before: Sequence[tuple[str, Expression]], source: SourceText, at: int
 ) -> None:
     names = {name.lower() for name, _ in before}
     for name, _ in new_columns:

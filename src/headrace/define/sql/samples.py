@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.derive import Rows
+from headrace.define.derived_rows import DerivedRows
 from headrace.define.expression.check import check
 from headrace.define.expression.parser import ExpressionParser
-from headrace.define.expression.syntax import Node
-from headrace.define.rules import located
-from headrace.define.tokens import NUMBER, Source
+from headrace.language.syntax import Node
+from headrace.define.definition_rules import located
+from headrace.language.source_text import NUMBER, SourceText
 from headrace.errors import DefinitionError
 
 EXAMPLE = "TABLESAMPLE (10 PERCENT)"
@@ -25,7 +25,7 @@ class SampleClause:
     seed: int | None = None
     alias: str | None = None
 
-    def of(self, source: Source, rows: Rows) -> Rows:
+    def of(self, source: SourceText, rows: DerivedRows) -> DerivedRows:
         """The sample of these rows."""
         rows = rows.named(self.alias) if self.alias else rows
         keys = [check(source, key, rows.scope()) for key in self.keys]

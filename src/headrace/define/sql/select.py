@@ -7,23 +7,23 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.define.columns import contains_aggregate, is_aggregate, make_column
+from headrace.define.view_columns import contains_aggregate, is_aggregate, make_column
 from headrace.define.expression.check import Checker, check
-from headrace.define.expression.syntax import Call, Literal, Name, Node, Star, walk
-from headrace.define.expression.terms import quote
+from headrace.language.syntax import Call, Literal, Name, Node, Star, walk
+from headrace.language.terms import quote
 from headrace.define.loosening import fields_read
-from headrace.define.mistakes import FollowUpError, Mistakes, each
+from headrace.language.source_text import FollowUpError, Mistakes, each
 from headrace.define.model import Column, Key, Order, Stream, View, Window
 from headrace.define.own import plain
-from headrace.define.row_scope import RowScope
-from headrace.define.rules import check_distinct, check_key, check_name, located
-from headrace.define.shape import OrderItem, ShapeReader, ShapeScope
+from headrace.define.derived_rows import RowScope
+from headrace.define.definition_rules import check_distinct, check_key, check_name, located
+from headrace.define.answer_shape import OrderItem, ShapeReader, ShapeScope
 from headrace.define.sql.conditions import read_where
 from headrace.define.sql.peers import NO_PEER, Peer
 from headrace.define.sql.query_tree import (
-    From,
-    Input,
-    Query,
+    FromClause,
+    FromItem,
+    RowQuery,
     StreamRead,
     joined_in,
     joined_in_query,
@@ -41,13 +41,13 @@ from headrace.define.sql.windows import (
     whole_window,
     window_bound,
 )
-from headrace.define.tokens import Source
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.types import INT, Expression
 
 
 @dataclass(frozen=True)
-class Item:
+class SelectItem:
     """One item of SELECT."""
 
     node: Node
@@ -55,15 +55,15 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Select:
+class ViewStatement:
     """CREATE MATERIALIZED VIEW as it was written."""
 
-    source: Source
+    source: SourceText
     at: int
     name: str
     schedule_ms: int | None
-    items: tuple[Item, ...]
-    from_clause: From
+    items: tuple[SelectItem, ...]
+    from_clause: FromClause
     where: Node | None
     groups: tuple[Node, ...]
     table_window: Call | None  # FROM TUMBLE(visits, at, …)
@@ -76,26 +76,26 @@ class Select:
     order: tuple[OrderItem, ...] = ()
     limit: int | None = None
     all_keys: bool = False  # GROUP BY ALL
-    queries: tuple[tuple[Input, Query], ...] = ()  # of WITH
+    queries: tuple[tuple[FromItem, RowQuery], ...] = ()  # of WITH
 
     @property
     def reads(self) -> tuple[StreamRead, ...]:
         """The streams that it names."""
         query_names = frozenset((item.name or "").lower() for item, _ in self.queries)
-        of_queries = streams_of_query(Query(self.at, (), self.queries))
+        of_queries = streams_of_query(RowQuery(self.at, (), self.queries))
         return tuple(dict.fromkeys((*of_queries, *streams_of(self.from_clause, query_names))))
 
     @property
     def joined(self) -> tuple[StreamRead, ...]:
         """The tables that it joins."""
-        of_queries = joined_in_query(Query(self.at, (), self.queries))
+        of_queries = joined_in_query(RowQuery(self.at, (), self.queries))
         return tuple(dict.fromkeys((*of_queries, *joined_in(self.from_clause, self.where))))
 
 
 class ViewBuilder:
     """Makes the view of a statement over the rows of FROM; raises all of its mistakes at once."""
 
-    def __init__(self, select: Select, stream: Stream, scope: RowScope) -> None:
+    def __init__(self, select: ViewStatement, stream: Stream, scope: RowScope) -> None:
         self.select = select
         self.source = select.source
         self.stream = stream
@@ -178,7 +178,7 @@ class ViewBuilder:
                 order.append(reader.order(self.source, order_item))
         return having, order
 
-    def _add_output(self, reader: ShapeReader, item: Item) -> None:
+    def _add_output(self, reader: ShapeReader, item: SelectItem) -> None:
         if isinstance(item.node, Star):
             raise self._error(item.node.at, "SELECT * is not supported in a view", fix="name the keys and aggregates")
         keys = [key.name.lower() for key in self.keys]
@@ -259,7 +259,7 @@ class ViewBuilder:
             groups = [self._resolve(node) for node in self.select.groups]
         return [(whole_window(node), alias) for node, alias in groups]
 
-    def _is_group(self, item: Item) -> bool:
+    def _is_group(self, item: SelectItem) -> bool:
         """Whether GROUP BY ALL groups by an item: not if it has an aggregate, or names other outputs."""
         if contains_aggregate(item.node):
             return False
@@ -340,7 +340,7 @@ class ViewBuilder:
                     continue  # reported when the item itself is checked
         return None
 
-    def _is_key(self, item: Item) -> bool:
+    def _is_key(self, item: SelectItem) -> bool:
         """Whether an item that is not an aggregate is a bound of the window or a key; else it is an expression."""
         node = item.node
         bound = "start" if self._starts_window(node) else window_bound(self.source, node)
@@ -362,7 +362,7 @@ class ViewBuilder:
             )
         return bool(names) or not self.groups_are_valid
 
-    def _name_bound(self, bound: Bound, item: Item) -> None:
+    def _name_bound(self, bound: Bound, item: SelectItem) -> None:
         node, alias = item.node, item.alias
         if self.window is None and self.groups_are_valid:
             raise self._error(
@@ -400,7 +400,7 @@ class ViewBuilder:
         write = f"window_start AS {names[0]}, window_end AS {names[1]}"
         return {"fix": f"name its bounds: {write}", "write": write, "span": span}
 
-    def _not_grouped(self, item: Item, expression: Expression) -> DefinitionError:
+    def _not_grouped(self, item: SelectItem, expression: Expression) -> DefinitionError:
         field = next((key.name for key in self.keys if item.alias and key.name.lower() == item.alias.lower()), None)
         if field is not None:
             return self._error(

@@ -6,20 +6,20 @@ import re
 from dataclasses import replace
 
 from headrace.define.expression.hints import NO_SESSIONS, session_gap
-from headrace.define.expression.syntax import Call, Literal, Name, Node, Part
-from headrace.define.expression.terms import quote
-from headrace.define.sql.peers import Edit
-from headrace.define.sql.select import Item, Select
-from headrace.define.tokens import escape
+from headrace.language.syntax import Call, Literal, Name, Node, Part
+from headrace.language.terms import quote
+from headrace.define.sql.peers import TextEdit
+from headrace.define.sql.select import SelectItem, ViewStatement
+from headrace.language.source_text import escape
 from headrace.types import INT, STRING
 
 _ALIAS = re.compile(r"\s+(?:AS\s+)?(?:\w+|`[^`]+`|\"[^\"]+\")", re.IGNORECASE)
 
 
-def without_sessions(select: Select) -> Select:
+def without_sessions(select: ViewStatement) -> ViewStatement:
     """The statement with windows where SELECT, or GROUP BY of a statement that is refused anyway, has sessions."""
-    edits: list[Edit] = []
-    items: list[Item] = []
+    edits: list[TextEdit] = []
+    items: list[SelectItem] = []
     replacements: dict[str, tuple[Node, str]] = {}  # in GROUP BY, by the names and places of items
     for place, item in enumerate(select.items, start=1):
         node = _fixed(item.node, edits)
@@ -34,7 +34,7 @@ def without_sessions(select: Select) -> Select:
             ]
             names = ", ".join(f"window_{bound} AS {quote(f'{item.alias}_{bound}')}" for bound in ("start", "end"))
             alias = _ALIAS.match(select.source.text, window.end)
-            edits.append(Edit(window.start, alias.end() if alias else window.end, names))
+            edits.append(TextEdit(window.start, alias.end() if alias else window.end, names))
             items += bounds
         else:
             items.append(replace(item, node=node))
@@ -45,7 +45,7 @@ def without_sessions(select: Select) -> Select:
         key = group.name.lower() if isinstance(group, Name) and not group.of else getattr(group, "text", "")
         if key in replacements and group.span:
             written, text = replacements[key]
-            edits.append(Edit(*group.span, text))
+            edits.append(TextEdit(*group.span, text))
             groups.append(replace(written, span=group.span))
         else:
             groups.append(_fixed(group, edits))
@@ -56,7 +56,7 @@ def without_sessions(select: Select) -> Select:
     return replace(select, items=tuple(items), groups=tuple(groups), peer=peer)
 
 
-def _fixed(node: Node, edits: list[Edit]) -> Node:
+def _fixed(node: Node, edits: list[TextEdit]) -> Node:
     """The window of a session, or the part of one; other expressions as they are. What to write is added to `edits`."""
     if isinstance(node, Part):
         value = _fixed(node.value, edits)
@@ -66,6 +66,6 @@ def _fixed(node: Node, edits: list[Edit]) -> Node:
         return node
     gap = session_gap(node)
     time, written = node.written.arguments
-    edits.append(Edit(node.at, node.written.end, f"window({time}, {escape(gap) if gap else written})"))
+    edits.append(TextEdit(node.at, node.written.end, f"window({time}, {escape(gap) if gap else written})"))
     size = Literal(node.at, gap, STRING) if gap else node.args[1]
     return replace(node, name="window", args=(node.args[0], size))

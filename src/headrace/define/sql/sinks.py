@@ -6,15 +6,15 @@ import re
 from dataclasses import dataclass
 
 from headrace.define.expression.check import check_condition
-from headrace.define.expression.syntax import Node
-from headrace.define.expression.terms import quote
-from headrace.define.mistakes import Mistakes
+from headrace.language.syntax import Node
+from headrace.language.terms import quote
+from headrace.language.source_text import Mistakes
 from headrace.define.model import Sink, Stream, View
-from headrace.define.rules import located
-from headrace.define.sinks import Written, make_sink, row_scope
+from headrace.define.definition_rules import located
+from headrace.define.outgoing_rules import WrittenShape, make_sink, row_scope
 from headrace.define.sql.later import NAME, statement_at
-from headrace.define.sql.options import Option, OptionsReader, at_option
-from headrace.define.tokens import Source, Token
+from headrace.define.sql.options import WrittenOption, OptionsReader, at_option
+from headrace.language.source_text import SourceText, Token
 from headrace.errors import DefinitionError
 
 _ROWS = re.compile(  # a query of columns, whose rows are those that it reads
@@ -35,13 +35,13 @@ def _in_postgres(options: str) -> str:
 class SinkStatement:
     """CREATE SINK as it was written."""
 
-    source: Source
+    source: SourceText
     at: int
     name: str
     reads: str  # the name of a view or a stream
     reads_at: int
     where: Node | None
-    options: tuple[Option, ...]
+    options: tuple[WrittenOption, ...]
     format: str | None
     encode: str | None
     on_close: bool | None
@@ -56,7 +56,7 @@ def build_sink(statement: SinkStatement, reads: Stream | View) -> Sink:
         with mistakes.collect():
             where = check_condition(source, statement.where, row_scope(reads), "WHERE")
     options = [(option.name, option.value) for option in statement.options]
-    written = Written(options, where, statement.format, statement.encode, statement.on_close)
+    written = WrittenShape(options, where, statement.format, statement.encode, statement.on_close)
     sink = None
     with mistakes.collect(), located(source, statement.at), at_option(source, statement.options):
         sink = make_sink(statement.name, reads, written)
@@ -77,7 +77,7 @@ class SinkReader(OptionsReader):
         reads = self.expect_name("a view or a stream")
         clauses: dict[str, int] = {}
         where: Node | None = None
-        options: list[Option] = []
+        options: list[WrittenOption] = []
         format_ = encode = None
         on_close: bool | None = None
         while not self.at_end():

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from headrace.define.durations import parse_duration
-from headrace.define.expression.terms import quote
-from headrace.define.kafka import ALSO, OPTIONS, TOPIC, make_source
-from headrace.define.kafka_properties import PREFIX
+from headrace.language.durations import parse_duration
+from headrace.language.terms import quote
+from headrace.define.kafka_source import ALSO, OPTIONS, TOPIC, make_source
+from headrace.define.connector_options import PREFIX
 from headrace.define.model import KAFKA, Source
-from headrace.define.options import OptionError
-from headrace.define.record import PARTS, header
-from headrace.define.rules import NO_DEBEZIUM, UNWRAP, check_idle_timeout, located, refuse_later_format, to_time
+from headrace.define.connector_options import OptionError
+from headrace.define.kafka_record import PARTS, header
+from headrace.define.definition_rules import NO_DEBEZIUM, UNWRAP, check_idle_timeout, located, refuse_later_format, to_time
 from headrace.define.sql.later import statement_at
-from headrace.define.sql.options import Option, OptionsReader
-from headrace.define.tokens import STRING, escape
+from headrace.define.sql.options import WrittenOption, OptionsReader
+from headrace.language.source_text import STRING, escape
 from headrace.errors import DefinitionError, nearest
 from headrace.types import TIMESTAMP, Type
 
@@ -212,7 +212,7 @@ class SourceReader(OptionsReader):
                 self._source = self._read_source(rest, start)
         return FormatWord(format_.value, format_.value_span[0]) if format_ else None
 
-    def _read_source(self, options: list[Option], start: int) -> Source:
+    def _read_source(self, options: list[WrittenOption], start: int) -> Source:
         values = {option.name: option.value for option in options}
         connector = values.pop(CONNECTOR, None)
         if connector is None and not any(name.startswith("kafka_") for name in values):
@@ -278,7 +278,7 @@ class SourceReader(OptionsReader):
         return f"{fields}{text[self._fields_end : self.tokens[options].start].rstrip()}{after}"
 
     @contextmanager
-    def _at_options(self, options: list[Option]) -> Iterator[None]:
+    def _at_options(self, options: list[WrittenOption]) -> Iterator[None]:
         """Set the place of mistakes in options, and what to write there."""
         by_name = {option.name: option for option in options}
         try:
@@ -297,7 +297,7 @@ class SourceReader(OptionsReader):
                 self._write_watermark(error, options, option.value)
             raise
 
-    def _write_watermark(self, error: DefinitionError, options: list[Option], field: str) -> None:
+    def _write_watermark(self, error: DefinitionError, options: list[WrittenOption], field: str) -> None:
         """TIMESTAMP = 'viewtime' of ksqlDB: the statement with the event time among its fields."""
         type_, time, computed = self._types[field.lower()], field, ""
         pattern = next((option.value for option in options if option.name == "timestamp_format"), None)
@@ -314,14 +314,14 @@ class SourceReader(OptionsReader):
         )
         error.replaces, error.fix = (start, end), f"the event time is one of the fields: write {error.write}"
 
-    def _span_with_comma(self, options: list[Option], option: Option) -> tuple[int, int]:
+    def _span_with_comma(self, options: list[WrittenOption], option: WrittenOption) -> tuple[int, int]:
         """The offsets of an option and a comma beside it."""
         index = options.index(option)
         if index > 0:
             return options[index - 1].span[1], option.span[1]
         return option.span[0], options[1].span[0] if len(options) > 1 else option.span[1]
 
-    def _read_idle_timeout(self, option: Option) -> int:
+    def _read_idle_timeout(self, option: WrittenOption) -> int:
         with located(self.source, option.value_span[0]):
             if option.kind != STRING:
                 raise DefinitionError(

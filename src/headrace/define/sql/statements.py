@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.define.expression.terms import quote
-from headrace.define.mistakes import Mistakes, each
+from headrace.language.terms import quote
+from headrace.language.source_text import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
 from headrace.define.sql.derived import DerivedStatement
@@ -13,11 +13,11 @@ from headrace.define.sql.flows import instead_of_flow
 from headrace.define.sql.logical import LogicalReader, LogicalStatement
 from headrace.define.sql.peers import Peer
 from headrace.define.sql.recover import broken_part
-from headrace.define.sql.select import Select
+from headrace.define.sql.select import ViewStatement
 from headrace.define.sql.sinks import SinkReader, SinkStatement
 from headrace.define.sql.tables import TableReader
 from headrace.define.sql.views import ViewReader
-from headrace.define.tokens import END, QUOTED, WORD, Source, escape
+from headrace.language.source_text import END, QUOTED, WORD, SourceText, escape
 from headrace.errors import DefinitionError, Location, nearest
 
 _SEND = "send events and rows with `headrace send`, HTTP or Python"
@@ -59,7 +59,7 @@ _CREATED = ("STREAM", "STREAMING", "MATERIALIZED", "SINK", "ALERT", "SOURCE")  #
 MOST_RECOVERIES = 8  # broken parts of a statement that are left out
 
 
-Statement = Stream | DerivedStatement | Table | Select | LogicalStatement | SinkStatement | AlertStatement
+Statement = Stream | DerivedStatement | Table | ViewStatement | LogicalStatement | SinkStatement | AlertStatement
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Declared:
     where: Location
 
 
-def read_statements(source: Source) -> tuple[list[Declared], list[DefinitionError]]:
+def read_statements(source: SourceText) -> tuple[list[Declared], list[DefinitionError]]:
     """All statements of a text, and all mistakes: a mistake ends its statement, not the reading."""
     declared: list[Declared] = []
     errors: list[DefinitionError] = []
@@ -122,7 +122,7 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
             except DefinitionError as error:
                 mistakes += [*self.mistakes.errors, *each(error)]
         self.tokens, self.index = tokens, place
-        if rest is None or not isinstance(rest.definition, Select):
+        if rest is None or not isinstance(rest.definition, ViewStatement):
             return None
         return replace(rest, definition=replace(rest.definition, left_out=frozenset(words)))
 
@@ -215,7 +215,7 @@ class Statements(TableReader, ViewReader, LogicalReader, SinkReader, AlertReader
         text = f"CREATE MATERIALIZED VIEW {self.source.text[name.start : name.end]} AS"
         self.instead("a view is kept up to date without INSERT", insert.start, name.end, text)
 
-    def _view_of_other_kind(self) -> Select:
+    def _view_of_other_kind(self) -> ViewStatement:
         """CREATE TABLE … AS SELECT, CREATE VIEW … AS SELECT."""
         start = self.next.start
         while self.next.upper in _KINDS:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.engine.duckdb_terms import refuse_computed
-from headrace.define.expression.syntax import Interval, Name, Node, Operation
-from headrace.define.expression.terms import quote
-from headrace.define.mistakes import each
+from headrace.language.syntax import Interval, Name, Node, Operation
+from headrace.language.terms import quote
+from headrace.language.source_text import each
 from headrace.define.model import JSON, Field, Stream
 from headrace.define.own import functions_in
-from headrace.define.paths import format_path, parse_path
-from headrace.define.reader import DECIMALS, TYPES
-from headrace.define.record import check_record_fields, check_type
-from headrace.define.rules import (
+from headrace.language.paths import format_path, parse_path
+from headrace.language.token_cursor import DECIMALS, TYPES
+from headrace.define.kafka_record import check_record_fields, check_type
+from headrace.define.definition_rules import (
     check_distinct,
     check_event_time,
     check_format,
@@ -23,7 +23,7 @@ from headrace.define.rules import (
     part_hint,
 )
 from headrace.define.sql.unique import UniqueReader
-from headrace.define.tokens import END, STRING, SYMBOL, Source, Token
+from headrace.language.source_text import END, STRING, SYMBOL, SourceText, Token
 from headrace.errors import DefinitionError
 from headrace.types import Type
 
@@ -40,7 +40,7 @@ class _Column:
     record: str | None = None
 
 
-def read_fields(source: Source) -> tuple[Field, ...]:
+def read_fields(source: SourceText) -> tuple[Field, ...]:
     """The fields that a text such as "page STRING, status INT NOT NULL" declares, as in CREATE STREAM."""
     reader = StreamReader(source)
     fields, watermark = reader.fields("the stream")
@@ -56,7 +56,7 @@ def read_fields(source: Source) -> tuple[Field, ...]:
 class StreamReader(UniqueReader):
     """Reads what follows CREATE STREAM."""
 
-    def __init__(self, source: Source, unreadable: list[DefinitionError] | None = None) -> None:
+    def __init__(self, source: SourceText, unreadable: list[DefinitionError] | None = None) -> None:
         super().__init__(source, unreadable)
         self._record_spans: dict[str, tuple[int, int]] = {}  # of fields that are parts of records
         self._starts: dict[str, int] = {}  # where the fields of the statement are declared

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.model import Field, Unique
-from headrace.define.rules import check_unique_column, located, make_unique
+from headrace.define.model import Field, UniqueEvents
+from headrace.define.definition_rules import check_unique_column, located, make_unique
 from headrace.define.sql.sources import SourceReader
-from headrace.define.tokens import Token
+from headrace.language.source_text import Token
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class UniqueReader(SourceReader):
             )
         self.unique = _Unique(at, columns, within_ms)
 
-    def check_unique(self, fields: tuple[Field, ...], stream: str) -> Unique | None:
+    def check_unique(self, fields: tuple[Field, ...], stream: str) -> UniqueEvents | None:
         """What was read, if these are the fields of the stream."""
         written = self.unique
         if written is None:

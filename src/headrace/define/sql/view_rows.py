@@ -6,25 +6,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.define.columns import contains_aggregate
-from headrace.define.derive import Rows
+from headrace.define.view_columns import contains_aggregate
+from headrace.define.derived_rows import DerivedRows
 from headrace.define.expression.check import check
-from headrace.define.expression.syntax import Node, Star
-from headrace.define.expression.terms import quote
-from headrace.define.mistakes import FollowUpError, Mistakes, each, join
+from headrace.language.syntax import Node, Star
+from headrace.language.terms import quote
+from headrace.language.source_text import FollowUpError, Mistakes, each, join
 from headrace.define.model import Stream, Table, View
-from headrace.define.pruning import view_over
-from headrace.define.row_scope import RowScope
+from headrace.define.relation_rewrites import view_over
+from headrace.define.derived_rows import RowScope
 from headrace.define.sql.joins import apply_queries
 from headrace.define.sql.peers import resolve, rewrite
 from headrace.define.sql.row_query import NO_TABLES, Inputs, hoist, rows_of_from
-from headrace.define.sql.select import Select, ViewBuilder
+from headrace.define.sql.select import ViewStatement, ViewBuilder
 from headrace.define.sql.sessions import without_sessions
 from headrace.errors import DefinitionError
 
 
 def build_view(
-    select: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table] = NO_TABLES, *, of_table: bool = False
+    select: ViewStatement, streams: Mapping[str, Stream], tables: Mapping[str, Table] = NO_TABLES, *, of_table: bool = False
 ) -> View:
     """The view over its streams, every rule checked; raises all mistakes of the statement at once.
 
@@ -53,7 +53,7 @@ def build_view(
 
 
 def _read_from(
-    select: Select, streams: Mapping[str, Stream], tables: Mapping[str, Table]
+    select: ViewStatement, streams: Mapping[str, Stream], tables: Mapping[str, Table]
 ) -> tuple[Stream, RowScope, Node | None]:
     """What the view aggregates: its base stream, or the rows of FROM as a derived stream; and their names."""
     item = select.from_clause.input
@@ -62,12 +62,12 @@ def _read_from(
     rows, where = apply_queries(select.where, rows, inputs.table_scope)
     exploded, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
     stream = streams.get((item.name or "").lower())
-    if stream is None or exploded != Rows.of(stream, item.alias):
+    if stream is None or exploded != DerivedRows.of(stream, item.alias):
         stream = exploded.stream(item.name or item.alias or select.name)
     return stream, scope, where
 
 
-def _refuse_rows(select: Select, scope: RowScope, instead: str) -> None:
+def _refuse_rows(select: ViewStatement, scope: RowScope, instead: str) -> None:
     """Raise if the query has no aggregates, with the CREATE STREAM or CREATE VIEW to write."""
     grouped = select.groups or select.all_keys or select.table_window or select.having or select.peer.distinct
     if grouped or select.incomplete or select.left_out or any(contains_aggregate(item.node) for item in select.items):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from headrace.define.columns import contains_aggregate
-from headrace.define.durations import SECOND_MS
+from headrace.define.view_columns import contains_aggregate
+from headrace.language.durations import SECOND_MS
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.define.expression.syntax import Logic, Node, Star
-from headrace.define.expression.terms import quote
-from headrace.define.shape import read_limit, read_order
+from headrace.language.syntax import Logic, Node, Star
+from headrace.language.terms import quote
+from headrace.define.answer_shape import read_limit, read_order
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.later import instead_of_numbers
-from headrace.define.sql.select import Item, Select
+from headrace.define.sql.select import SelectItem, ViewStatement
 from headrace.errors import DefinitionError
 
 _NOT_IN_VIEWS = {
@@ -31,7 +31,7 @@ _SECOND_QUERY = ("UNION", "EXCEPT", "INTERSECT")
 class ViewReader(FromReader):
     """Reads what follows CREATE MATERIALIZED VIEW."""
 
-    def view(self) -> Select:
+    def view(self) -> ViewStatement:
         """The view, up to the end of its statement."""
         name = self.read_declared_name("view")
         self.read_properties()
@@ -65,7 +65,7 @@ class ViewReader(FromReader):
             items_end=items_end,
         )  # fmt: skip
         where_spans = where.spans if isinstance(where, Logic) else ()
-        return Select(
+        return ViewStatement(
             self.source, name.start, name.text, schedule_ms, tuple(items), from_clause, where,
             tuple(groups), self.table_window, tuple(self.mistakes.errors), peer, where_spans,
             having=having, order=tuple(order), limit=limit, all_keys=all_keys, queries=queries,
@@ -99,25 +99,25 @@ class ViewReader(FromReader):
             raise self.error(at, "a schedule is at least 1 second", fix="for example SCHEDULE EVERY 1 HOUR")
         return ms
 
-    def item(self) -> Item:
+    def item(self) -> SelectItem:
         """An expression, with a name if AS or a bare word follows."""
         star = self.read_star()
         if star is not None:
-            return Item(Star(star.at), None)
+            return SelectItem(Star(star.at), None)
         start, self.may_be_over = self.index, True
         node = self.expression()
         self.may_be_over = False
         self.peer = replace(self.peer, items=(*self.peer.items, self.text_since(start)))
         if self.accept("AS"):
-            return Item(node, self.expect_name("a column").text)
+            return SelectItem(node, self.expect_name("a column").text)
         if self.next.kind in ("word", "name") and not self.sees("FROM"):
             alias = self.expect_name("a column")
             if self.sees_symbol("("):
                 raise self.error(
                     alias.start, f"a ',' is missing before {alias.text}(…)", write=f", {alias.text}", end=alias.end
                 )
-            return Item(node, alias.text)
-        return Item(node, None)
+            return SelectItem(node, alias.text)
+        return SelectItem(node, None)
 
     def _group_by(self) -> tuple[list[Node], bool]:
         """The expressions of GROUP BY, and whether it is GROUP BY ALL."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal as LiteralType
 
-from headrace.define.calendar import MONTHS, Calendar, make_calendar, read_calendar, zone_name, zone_tile_ms
-from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration, parse_duration
-from headrace.define.expression.syntax import Call, Interval, Literal, Name, Node, Operation, Part
-from headrace.define.expression.terms import quote
+from headrace.language.calendar import MONTHS, Calendar, make_calendar, read_calendar, zone_name, zone_tile_ms
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration, parse_duration
+from headrace.language.syntax import Call, Interval, Literal, Name, Node, Operation, Part
+from headrace.language.terms import quote
 from headrace.define.model import ARRIVED, Stream, Window
-from headrace.define.rules import located, make_calendar_window, make_cumulative, make_window
-from headrace.define.tokens import Source
+from headrace.define.definition_rules import located, make_calendar_window, make_cumulative, make_window
+from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.types import STRING, TIMESTAMP
@@ -45,7 +45,7 @@ class _Time:
     zone: str | None
 
 
-def window_bound(source: Source, node: Node) -> Bound | None:
+def window_bound(source: SourceText, node: Node) -> Bound | None:
     """The bound of the window that an expression names, `both` for the window itself; None for other expressions."""
     if isinstance(node, Call):
         name = node.name.lower()
@@ -62,7 +62,7 @@ def window_bound(source: Source, node: Node) -> Bound | None:
     return {"window": "both", "window_start": "start", "window_end": "end"}.get(name)  # type: ignore[return-value]
 
 
-def _part(source: Source, node: Name | Part) -> Bound:
+def _part(source: SourceText, node: Name | Part) -> Bound:
     if node.name.lower() not in ("start", "end"):
         raise source.error(node.at, f"a window has no '{node.name}'", expected="window.start or window.end")
     return "start" if node.name.lower() == "start" else "end"
@@ -85,7 +85,7 @@ def whole_window(node: Node) -> Node:
     return node
 
 
-def refuse_other_window(source: Source, node: Node, bound: Bound, window: Window, stream: Stream) -> None:
+def refuse_other_window(source: SourceText, node: Node, bound: Bound, window: Window, stream: Stream) -> None:
     """Refuse `window(at, '2 minutes').start` in SELECT where GROUP BY has a window of another size."""
     call = whole_window(node)
     if not isinstance(call, Call) or not is_window_call(call):
@@ -97,7 +97,7 @@ def refuse_other_window(source: Source, node: Node, bound: Bound, window: Window
         )  # fmt: skip
 
 
-def read_window(source: Source, call: Call, stream: Stream) -> Window:
+def read_window(source: SourceText, call: Call, stream: Stream) -> Window:
     """The window of a call over the event time of the stream."""
     kind = call.name.lower()
     spans, most = call.args[1:], max(_SPANS[kind])
@@ -125,7 +125,7 @@ def is_bucket(node: Node, stream: Stream) -> bool:
     return not sub_second  # an ordinary key: no pane is that short
 
 
-def read_bucket(source: Source, node: Node, stream: Stream) -> Window:
+def read_bucket(source: SourceText, node: Node, stream: Stream) -> Window:
     """The window of date_trunc and its like, of which `is_bucket` holds."""
     call, outer_zone = _unwrapped(node)
     assert call is not None, "it is a bucket"
@@ -164,7 +164,7 @@ def same_windows(a: Window | None, b: Window) -> bool:
     )  # fmt: skip
 
 
-def _truncated(source: Source, node: Node, zone: str | None) -> Window:
+def _truncated(source: SourceText, node: Node, zone: str | None) -> Window:
     unit = node.text.lower() if isinstance(node, Literal) and node.type == STRING else None
     if unit in _UNITS_MS and (zone is None or unit != "day"):
         return make_window(_in_zone(_UNITS_MS[unit], zone))
@@ -220,7 +220,7 @@ def _time_of(node: Node, stream: Stream) -> tuple[Name, Node | None] | None:
     return None
 
 
-def _time(source: Source, node: Node, stream: Stream) -> _Time | None:
+def _time(source: SourceText, node: Node, stream: Stream) -> _Time | None:
     parts = _time_of(node, stream)
     if parts is None:
         return None
@@ -228,14 +228,14 @@ def _time(source: Source, node: Node, stream: Stream) -> _Time | None:
     return _Time(name.at, None if zone is None else _zone(source, zone))
 
 
-def _zone(source: Source, node: Node) -> str:
+def _zone(source: SourceText, node: Node) -> str:
     if not isinstance(node, Literal) or node.type != STRING:
         raise source.error(node.at, "the time zone of a window is a constant", expected="such as 'Europe/Berlin'")
     with located(source, node.at):
         return zone_name(node.text)
 
 
-def _not_event_time(source: Source, node: Node, stream: Stream) -> DefinitionError:
+def _not_event_time(source: SourceText, node: Node, stream: Stream) -> DefinitionError:
     time, name = stream.time_column, node.name if isinstance(node, Name) else None
     fix = f"write {quote(time)}"
     if name and stream.relation is None and not stream.event_time:
@@ -257,7 +257,7 @@ def _not_event_time(source: Source, node: Node, stream: Stream) -> DefinitionErr
     )
 
 
-def _span(source: Source, node: Node, kind: str, zone: str | None = None) -> int | Calendar:
+def _span(source: SourceText, node: Node, kind: str, zone: str | None = None) -> int | Calendar:
     """A size: a fixed duration in ms, or a calendar."""
     if isinstance(node, Interval) and not node.calendar:
         text = f"{node.ms} ms"
@@ -290,7 +290,7 @@ def _in_zone(span_ms: int, zone: str | None) -> int:
     )
 
 
-def _offset(source: Source, node: Node, kind: str) -> int:
+def _offset(source: SourceText, node: Node, kind: str) -> int:
     """An offset, or an instant from which windows are counted, in ms."""
     if isinstance(node, Operation) and node.op == "-" and len(node.args) == 1:
         return -_offset(source, node.args[0], kind)

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Container, Sequence
 
-from headrace.define.rules import LONGEST_NAME, is_plain
+from headrace.define.definition_rules import LONGEST_NAME, is_plain
 
 
 def field_names(titles: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from headrace.define.paths import Steps
+from headrace.language.paths import Steps
 from headrace.errors import UsageError, did_you_mean
 from headrace.ingest.content import End, Mark, Match
 from headrace.ingest.files import Piece

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.define.durations import parse_duration
+from headrace.language.durations import parse_duration
 from headrace.errors import DefinitionError, UsageError, did_you_mean
 from headrace.types import Type
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
-from headrace.define.durations import DAY_MS
+from headrace.language.durations import DAY_MS
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.model import View
 from headrace.store.columns import (

@@ -11,7 +11,7 @@ import duckdb
 from headrace.arrow import pa
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
-from headrace.define.tables import holds_rows_of_table
+from headrace.define.table_parts import holds_rows_of_table
 from headrace.errors import NotReadyError
 from headrace.store.base import Audit, NotHeldError
 from headrace.store.changes import Follower, Log

@@ -30,7 +30,7 @@ from headrace.transport.position import START, Position
 from headrace.transport.sent import FilePiece, SentFiles
 
 if TYPE_CHECKING:
-    from headrace.define.kafka import Start
+    from headrace.define.kafka_source import Start
 
 # Of a journal's folder: segments and their names, the durable end, the files that were sent. Format 2 has records with
 # another checksum; those of format 1 stay as they are.

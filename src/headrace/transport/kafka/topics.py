@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from confluent_kafka.admin import AdminClient
 
-from headrace.define.kafka import KafkaSource
+from headrace.define.kafka_source import KafkaSource
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.names import shell
 from headrace.transport.kafka.offsets import EARLIEST, LATEST, Topic, at_time, find_topics, list_offsets, list_topics

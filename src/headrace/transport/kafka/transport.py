@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headrace.define.kafka import KafkaSource, Start
+from headrace.define.kafka_source import KafkaSource, Start
 from headrace.disk import write_format
 from headrace.errors import SEND_AGAIN, HeadraceError, UnavailableError, UsageError
 from headrace.transport.base import Receipt, Skipped

@@ -13,7 +13,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.define.kafka import KafkaSource
+from headrace.define.kafka_source import KafkaSource
 from headrace.errors import CorruptionError, HeadraceError
 from headrace.transport.kafka.ages import Ages
 from headrace.transport.kafka.client import Cluster, LastError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from headrace.html import Html, tag
 from headrace.server.state import ViewStatus
 from headrace.web.page.selection import OLDEST, Selection, numeric_columns, view_path

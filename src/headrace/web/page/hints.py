@@ -8,8 +8,8 @@ from urllib.parse import quote as url_quote
 
 import orjson
 
-from headrace.define.expression.terms import quote
-from headrace.define.paths import Steps, parse_path
+from headrace.language.terms import quote
+from headrace.language.paths import Steps, parse_path
 from headrace.html import Html, tag
 from headrace.names import shell
 from headrace.server.state import StreamDefinition

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from headrace.aggregate import Value
-from headrace.define.reader import parse_type
+from headrace.language.token_cursor import parse_type
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.question import Question
 from headrace.serve.times import parse_bound

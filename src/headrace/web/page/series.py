@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.aggregate import REGISTRY, Value
 from headrace.cells import window_text
-from headrace.define.durations import format_duration
+from headrace.language.durations import format_duration
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question

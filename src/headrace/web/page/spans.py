@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace.cells import window_text
-from headrace.define.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.errors import QuestionError
 from headrace.format import EPOCH
 from headrace.serve.question import Question

@@ -1,0 +1,303 @@
+"""Rules for streams and views, the same for definitions in SQL and in Python. Errors here have no place yet."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+
+from headrace.language import source_text
+from headrace.language.calendar import Calendar
+from headrace.language.durations import SECOND_MS, format_duration
+from headrace.language.terms import quote
+from headrace.language.datetime_patterns import has_year, refuse_time_pattern
+from headrace.language.source_text import FollowUpError, placed
+from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, UniqueEvents, Window
+from headrace.language.source_text import escape
+from headrace.errors import DefinitionError, nearest
+from headrace.names import encode_name
+from headrace.types import STRING, TIMESTAMP, Expression, Type
+
+LONGEST_NAME = 63
+LONGEST_FILE = 200  # characters of a name that is encoded for a folder or file, which may get a suffix
+_OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
+NO_DEBEZIUM = "the envelopes of Debezium (before, after, op) are not read yet"
+UNWRAP = "unwrap them in Kafka Connect with ExtractNewRecordState and schemas.enable = false"
+_LATER_FORMATS = (
+    "avro", "avro-confluent", "protobuf", "protobuf-confluent", "protobuf_nosr", "json_sr", "debezium-json",
+    "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json",
+)  # fmt: skip
+DECLARED = ("stream", "table", "view", "sink", "alert")  # what a statement declares
+WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
+RESERVED_COLUMNS = WINDOW_COLUMNS | {"settled"}  # other names of ours begin with _, which no name of a user does
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# Characters that no quotes help with: control characters, and halves of surrogate pairs, which are no text.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def located(source: source_text.SourceText, at: int) -> AbstractContextManager[None]:
+    """Set the place of mistakes that have none."""
+    return placed(source.locate(at))
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that a stream, view, field, key or column cannot have."""
+    if unusable := _unusable(name):
+        raise DefinitionError(f"{name!r} cannot name a {what}: {unusable}", fix="choose another name")
+    if len(name) > LONGEST_NAME:
+        raise DefinitionError(
+            f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
+        )
+    if what in DECLARED:
+        _check_path(name, what)
+    by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
+    if name.lower() in by_kind.get(what, frozenset()):
+        raise DefinitionError(
+            f"'{name}' cannot name a {what}: every answer has a column of that name", fix="choose another, with AS"
+        )
+
+
+def _check_path(name: str, what: str) -> None:
+    """Refuse a name that cannot be a part of a URL or, encoded, the name of a folder."""
+    if name in (".", ".."):
+        raise DefinitionError(f"'{name}' cannot name a {what}: URLs cannot have it", fix="choose another name")
+    length = len(encode_name(name))
+    if length > LONGEST_FILE:
+        raise DefinitionError(
+            f"the name of the {what} '{name[:20]}…' is too long for the name of a folder",
+            found=f"{length} characters, since others than letters, digits and _ of ASCII are encoded there",
+            expected=f"at most {LONGEST_FILE}",
+        )
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name needs no quotes, and a field may have it."""
+    return bool(_NAME.fullmatch(name)) and len(name) <= LONGEST_NAME and name.lower() not in WINDOW_COLUMNS
+
+
+def _unusable(name: str) -> str | None:
+    """Why a quoted name of a field, key or column cannot be used; None if it can."""
+    if not name.strip():
+        return "it is empty"
+    if name != name.strip():
+        return "a space at its beginning or end would be lost"
+    if name.startswith("_"):
+        return "names that begin with _ are reserved"
+    return "it has control characters" if _UNPRINTABLE.search(name) else None
+
+
+def check_distinct(names: Iterable[str], what: str) -> None:
+    """Refuse a name that occurs twice, ignoring case."""
+    spellings: dict[str, str] = {}
+    for name in names:
+        if name.lower() in spellings:
+            first = spellings[name.lower()]
+            twice = f"'{name}'" if name == first else f"'{first}' and '{name}'"
+            raise DefinitionError(f"{what} {twice} is declared twice", fix="rename one")
+        spellings[name.lower()] = name
+
+
+def make_window(size_ms: int, slide_ms: int | None = None, offset_ms: int = 0) -> Window:
+    """A window whose panes the store can hold."""
+    slide_ms = size_ms if slide_ms is None else slide_ms
+    if slide_ms > size_ms:
+        raise DefinitionError(
+            f"a window of {format_duration(size_ms)} every {format_duration(slide_ms)} leaves gaps",
+            fix="the slide is at most the size; the size comes first in window(…), last in HOP(…)",
+        )
+    if not slide_ms or not size_ms:
+        raise DefinitionError("the size of a window must be greater than 0", expected="at least 1 second")
+    return _check_panes(Window(size_ms, slide_ms, offset_ms=offset_ms % slide_ms))
+
+
+def make_cumulative(step_ms: int, size: int | Calendar, offset_ms: int = 0) -> Window:
+    """A window that grows by a step until it has its size."""
+    if not step_ms or not size:
+        raise DefinitionError("the size of a window must be greater than 0", expected="at least 1 second")
+    if isinstance(size, Calendar):
+        if offset_ms:
+            raise DefinitionError("a calendar window has no offset", fix="leave out the offset")
+        tile_ms = math.gcd(step_ms, size.tile_ms)
+        return _check_panes(Window(size.nominal_ms, step_ms, calendar=size, cumulative=True, tile_ms=tile_ms))
+    if size % step_ms:
+        raise DefinitionError(
+            f"a window of {format_duration(size)} does not grow in steps of {format_duration(step_ms)}",
+            expected="a size that is a multiple of the step",
+            fix="the step comes first in CUMULATE(…), as in INTERVAL '1' HOUR, INTERVAL '1' DAY",
+        )
+    return _check_panes(Window(size, step_ms, offset_ms=offset_ms % size, cumulative=True))
+
+
+def make_calendar_window(calendar: Calendar) -> Window:
+    """Days, weeks or months, one after the other."""
+    size_ms = calendar.nominal_ms
+    return _check_panes(Window(size_ms, size_ms, calendar=calendar, tile_ms=calendar.tile_ms))
+
+
+def _check_panes(window: Window) -> Window:
+    if window.pane_ms % SECOND_MS:
+        offset = f" with an offset of {format_duration(window.offset_ms)}" if window.offset_ms else ""
+        raise DefinitionError(
+            f"a window of {format_duration(window.size_ms)} every {format_duration(window.slide_ms)}{offset} needs "
+            f"panes of {format_duration(window.pane_ms)}",
+            expected="panes of whole seconds",
+            fix="make size and slide whole seconds",
+        )
+    return window
+
+
+def part_hint(expression: Expression) -> str:
+    """How to take a single value out of a nested one."""
+    sql, of = expression.sql, expression.type
+    part = {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
+    inner = of.parts[0][1] if of.name == "STRUCT" else of.inner
+    return part_hint(Expression(sql + part, inner)) if inner.is_nested else f"take a part of it, as in {sql}{part}"
+
+
+def check_key(expression: Expression) -> None:
+    """Refuse to group by an ARRAY, a STRUCT or a MAP."""
+    if expression.type.is_nested:
+        raise DefinitionError(
+            f"the key {expression.sql} is not a single value", found=str(expression.type), fix=part_hint(expression)
+        )
+
+
+def refuse_later_format(format_: str, stream: str, *, kafka: bool) -> None:
+    """Raise if the format is one that streams do not read yet."""
+    if format_.lower() in _LATER_FORMATS:
+        fix = "produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON"
+        raise DefinitionError(
+            f"stream '{stream}': the format {format_.upper()} is not available yet",
+            expected="JSON, TEXT or CSV" if kafka else "JSON or TEXT",
+            fix=f"{UNWRAP}, then write JSON" if format_.lower() == "debezium-json" else fix,
+        )
+
+
+def check_format(format_: str, fields: Iterable[Field], stream: str, source: Source | None = None) -> str:
+    """The format of a stream, with which its fields must be compatible."""
+    lower = format_.lower() if isinstance(format_, str) else format_
+    lower = _OTHER_FORMATS.get(lower, lower) if source else lower
+    refuse_later_format(format_, stream, kafka=source is not None)
+    if lower not in FORMATS or (lower == CSV and source is None):
+        raise DefinitionError(
+            f"stream '{stream}': unknown format",
+            found=f"{format_}",
+            expected="JSON, TEXT or CSV" if source else "JSON or TEXT",
+            fix="produce values in one of these"
+            if source
+            else "CSV, Parquet and compressed files are sent to a stream of format JSON",
+        )
+    fields = list(fields)
+    declared = [field for field in fields if field.is_sent]
+    if lower == TEXT and [(field.name, field.type) for field in declared] != [("value", STRING)]:
+        raise DefinitionError(
+            f"stream '{stream}' has the format TEXT: an event is one line, in the field 'value'",
+            found=", ".join(f"{field.name} {field.type}" for field in declared),
+            expected="value STRING",
+            fix="take parts of it by computed fields, as in host STRING AS split_part(value, ' ', 1)",
+        )
+    if lower == TEXT and declared[0].path is not None:
+        raise DefinitionError(
+            f"stream '{stream}' has the format TEXT: 'value' is the whole line",
+            found=f"FROM '{declared[0].path}'",
+            fix="leave FROM out",
+        )
+    if lower == CSV:
+        _check_cells(declared, stream)
+    return str(lower)
+
+
+def _check_cells(declared: Iterable[Field], stream: str) -> None:
+    """Refuse fields that a row of cells without names cannot hold."""
+    for field in declared:
+        if field.path is not None:
+            raise DefinitionError(
+                f"stream '{stream}' has the format CSV: its cells are the fields in the order of their declaration",
+                found=f"FROM '{field.path}'",
+                fix="leave FROM out",
+            )
+
+
+def check_event_time(
+    name: str, fields: Iterable[Field], owner: str, *, complete: bool = True, of: str = "stream"
+) -> str:
+    """The event time as its field is spelled. Unless `complete`, fields with mistakes are missing from `fields`."""
+    for field in fields:
+        if field.name.lower() == name.lower():
+            if field.type != TIMESTAMP:
+                raise DefinitionError(
+                    f"{of} '{owner}': the event time '{field.name}' is a {field.type}",
+                    expected="a TIMESTAMP",
+                    fix=f"declare event_time TIMESTAMP AS {to_time(field.name, field.type)}, "
+                    "and write WATERMARK FOR event_time",
+                )
+            _check_year(field, f"{of} '{owner}'")
+            return field.name
+    kind = DefinitionError if complete else FollowUpError
+    raise kind(f"{of} '{owner}' has no field '{name}' to be its event time", fix="declare it, or name another")
+
+
+def _check_year(field: Field, owner: str) -> None:
+    """Refuse an event time that is read by a format without a year: all events would be of 1970."""
+    call = re.fullmatch(r"to_timestamp\((.+), '((?:[^'\\]|\\.)+)'\)", field.computed.sql) if field.computed else None
+    pattern = re.sub(r"\\(.)", r"\1", call[2]) if call else ""
+    if call is not None and refuse_time_pattern(pattern) is None and not has_year(pattern):
+        year = datetime.now(UTC).year
+        written = escape("yyyy " + pattern)
+        raise DefinitionError(
+            f"{owner}: the event time '{field.name}' would be in 1970: the format '{pattern}' has no year",
+            fix=f"write to_timestamp(concat('{year} ', {call[1]}), {written}), or leave WATERMARK out: "
+            "the time of arrival is then the event time",
+        )
+
+
+def to_time(field: str, type_: Type) -> str:
+    """What makes a TIMESTAMP of a field of another type."""
+    name = quote(field)
+    if type_.is_integer:
+        return f"timestamp_millis({name})"
+    return f"to_timestamp({name})" if type_.name in ("STRING", "DATE") else f"timestamp_millis(CAST({name} AS BIGINT))"
+
+
+def check_idle_timeout(idle_timeout_ms: int) -> int:
+    """Refuse one in which the next event of a busy stream might come."""
+    if idle_timeout_ms < SECOND_MS:
+        raise DefinitionError(
+            "the idle time-out is too short", found=format_duration(idle_timeout_ms), expected="at least 1 second"
+        )
+    return idle_timeout_ms
+
+
+def check_unique_column(name: str, fields: Sequence[Field], stream: str, *, complete: bool = True) -> str:
+    """A column of UNIQUE as its field is spelled. Unless `complete`, fields with mistakes are missing from `fields`."""
+    field = next((field for field in fields if field.name.lower() == name.lower()), None)
+    if field is None:
+        near = nearest(name, [field.name for field in fields])
+        kind = DefinitionError if complete else FollowUpError
+        raise kind(
+            f"stream '{stream}': UNIQUE names the field '{name}', which does not exist",
+            fix=f"did you mean '{near}'?" if near else "declare it, or name another",
+        )
+    if field.type.is_nested:
+        inner = part_hint(Expression(quote(field.name), field.type)).removeprefix("take a part of it, as in ")
+        raise DefinitionError(
+            f"stream '{stream}': the field '{field.name}' of UNIQUE is not a single value",
+            found=str(field.type),
+            fix=f"declare a field for a part of it, as in {quote(field.name + '_id')} AS {inner}, and name that",
+        )
+    return field.name
+
+
+def make_unique(columns: Sequence[str], within_ms: int, stream: str) -> UniqueEvents:
+    """UNIQUE over these columns, which exist."""
+    if len(set(columns)) < len(columns):
+        raise DefinitionError(f"stream '{stream}': UNIQUE names a field twice", fix="name each field once")
+    if within_ms <= 0:
+        raise DefinitionError(
+            f"stream '{stream}': UNIQUE must remember ids for a time greater than 0",
+            found=format_duration(within_ms),
+            fix="write how far apart in event time repeats may be, as in WITHIN INTERVAL 1 DAY",
+        )
+    return UniqueEvents(tuple(columns), within_ms)
