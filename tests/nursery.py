@@ -27,14 +27,14 @@ def load_all() -> None:
     import pyspark.sql.streaming  # noqa: F401
     import uvicorn.protocols.http.auto  # noqa: F401
 
-    import headrace.cli.server
+    import headrace.cli.run_server
     import headrace.lake.append
     import headrace.lake.replay
     import headrace.maintain.batch
     import headrace.maintain.speed
     import headrace.server.runtime
-    import headrace.web.app
-    import headrace.web.server  # noqa: F401
+    import headrace.web.application
+    import headrace.web.http_server  # noqa: F401
 
 
 def serve(work: dict[str, Any]) -> int:

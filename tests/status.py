@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from headrace.server.state import BuildStatus, ViewStatus
+from headrace.server.status import BuildStatus, ViewStatus
 
 
 def view_status(**values: Any) -> ViewStatus:

@@ -20,7 +20,7 @@ from headrace.bench.measure import start_empty_server
 from headrace.bench.progress import Progress
 from headrace.bench.turn import MOST_S
 from headrace.bench.usage import cpu_seconds
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.errors import HeadraceError
 
 MOST_ERROR = 0.1  # of an estimate; its stated error of 3.3 % holds for 95 of 100

@@ -23,7 +23,7 @@ from headrace.bench.measure import start_empty_server
 from headrace.bench.progress import Progress
 from headrace.bench.turn import Files, check_rows, time_files
 from headrace.bench.usage import cpu_seconds
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.demo.server import Server
 from headrace.errors import HeadraceError
 

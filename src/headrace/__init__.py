@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.aggregate import Aggregate
-    from headrace.client.connect import Connection as Connection
-    from headrace.client.connect import connect as connect
+    from headrace.api.connect import Connection as Connection
+    from headrace.api.connect import connect as connect
     from headrace.define.python.definition_builder import Stream as Stream
     from headrace.define.python.definition_builder import Table as Table
     from headrace.define.python.definition_builder import View as View
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.errors import HeadraceError as HeadraceError
 
 _HOME = {
-    **dict.fromkeys(("connect", "Connection"), "headrace.client.connect"),
+    **dict.fromkeys(("connect", "Connection"), "headrace.api.connect"),
     "HeadraceError": "headrace.errors",
     **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), "headrace.define.python.definition_builder"),
     "LogicalView": "headrace.define.python.sink_builder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.cli.init import EXAMPLE
+from headrace.cli.init_command import EXAMPLE
 from headrace.testing.engine import QuickEngine
 from headrace.testing.read import read_text
 from headrace.testing.run import Runner

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.app import run
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from tests.examples.answer import Answer
 from tests.examples.answers import ALERTS, ANSWERS
 from tests.examples.readmes import EXAMPLES, NAMES, commands, readme

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.errors import NotReadyError
 from headrace.serve.question import HIGHEST_LIMIT
 from tests import http

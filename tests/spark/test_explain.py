@@ -16,7 +16,7 @@ from rich.console import Console
 
 from headrace.asof.behind import SHOWN_BYTES
 from headrace.asof.questions import LakeQuestions
-from headrace.cli.explain import render
+from headrace.cli.explain_command import render
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError, QuestionLimitError
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.explanation import Explanation

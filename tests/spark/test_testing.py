@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.init import EXAMPLE, EXAMPLE_TEST
+from headrace.cli.init_command import EXAMPLE, EXAMPLE_TEST
 from headrace.testing.engine import QuickEngine
 from headrace.testing.jobs import SparkEngine
 from headrace.testing.read import read_text

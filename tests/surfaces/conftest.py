@@ -23,8 +23,8 @@ from headrace import logs
 from headrace.cli.app import run
 from headrace.ingest.door import Ingest
 from headrace.server.runtime import Runtime
-from headrace.web.app import TIMEOUTS, Timeouts, create_app
-from headrace.web.server import Server, bind, url_of
+from headrace.web.application import TIMEOUTS, Timeouts, create_app
+from headrace.web.http_server import HttpListener, bind, url_of
 from headrace.workspace.holder import live_holder
 from headrace.workspace.settings import Workspace
 from tests import http
@@ -99,7 +99,7 @@ def serve() -> Iterator[Callable[..., Served]]:
         listener = bind("127.0.0.1", settings.get("port", 0))
         listener.listen()  # requests before the server's thread runs wait for it
         runtime = Runtime.open(Workspace.open(folder, **settings), url_of(listener))
-        server = Server(create_app(runtime, timeouts), runtime.workspace.settings.max_connections)
+        server = HttpListener(create_app(runtime, timeouts), runtime.workspace.settings.max_connections)
         server.on_stop = runtime.begin_stop
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import headrace
-from headrace.client.connect import Connection
-from headrace.client.following import ReceivedBatch, ReceivedEvent, Subscription
-from headrace.client.notebook import ConnectedStream, ConnectedView
+from headrace.api.connect import Connection
+from headrace.api.consumer import ReceivedBatch, ReceivedEvent, Subscription
+from headrace.api.objects import ConnectedStream, ConnectedView
 from headrace.follow.page import StreamEvent
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.serve.answer import Answer

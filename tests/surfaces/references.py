@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.cli.app import COMMANDS, load_command, run
-from headrace.cli.init import toml_value
+from headrace.cli.init_command import toml_value
 from headrace.errors import HttpError
 from headrace.server.runtime import Runtime
-from headrace.web.app import create_app
+from headrace.web.application import create_app
 from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.metrics_reference import metrics_reference
 from tests.surfaces.python_reference import python_reference

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from headrace.client.changes import ServerEvents
-from headrace.client.connect import connect
+from headrace.api.remote_calls import ServerEvents
+from headrace.api.connect import connect
 from headrace.errors import NotFoundError, NotReadyError, QuestionError
 from headrace.serve.change import Change
 from headrace.serve.change_cursor import Cursor

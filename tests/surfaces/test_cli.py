@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from headrace.cli.app import COMMANDS, load_command
-from headrace.cli.init import settings_text
+from headrace.cli.init_command import settings_text
 from headrace.workspace.settings import Settings, Workspace
 from tests.surfaces.conftest import HEADRACE, Ran, Served, visit, write_events
 from tests.surfaces.modules import HEAVY, WITHOUT_SERVER, imported_modules, make_stopped, packages, stopped_modules

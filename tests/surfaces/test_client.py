@@ -15,9 +15,9 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from headrace.client.connect import Connection, connect
-from headrace.client.far import Remote
-from headrace.client.wire import read_error
+from headrace.api.connect import Connection, connect
+from headrace.api.remote import RemoteWorkspace
+from headrace.api.encoding import read_error
 from headrace.errors import (
     ConflictError,
     HeadraceError,
@@ -175,7 +175,7 @@ def test_a_request_without_reply_is_retried_and_stored_once(served: Served) -> N
 
         thread = threading.Thread(target=relay)
         thread.start()
-        backend = Remote(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        backend = RemoteWorkspace(f"http://127.0.0.1:{listening.getsockname()[1]}")
         with Connection(backend) as connection:
             reply = connection.send("visits", [visit()])
         thread.join()
@@ -204,7 +204,7 @@ def test_an_invalid_url_is_refused(url: str) -> None:
 
 def test_retries_come_to_an_end(served: Served) -> None:
     served.ingest("visits").most_backlog_bytes = -1
-    with Connection(Remote(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
+    with Connection(RemoteWorkspace(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
         connection.send("visits", [visit()])
 
 
@@ -247,7 +247,7 @@ def test_a_piece_beyond_the_limit_is_refused(tmp_path: Path, applied: Path, serv
     served = serve(applied, max_body_mb=1)
     file = tmp_path / "long.ndjson"
     file.write_bytes(b" " * (3 << 20) + b"{}")
-    with Connection(Remote(served.url, retry_for_s=0)) as connection, pytest.raises((TooLargeError, UnavailableError)):
+    with Connection(RemoteWorkspace(served.url, retry_for_s=0)) as connection, pytest.raises((TooLargeError, UnavailableError)):
         connection.send("visits", file)
     file.write_bytes((orjson.dumps(visit()) + b"\n") * 40_000)
     assert file.stat().st_size > 3 << 20
@@ -263,5 +263,5 @@ def test_an_unknown_error_is_still_an_error() -> None:
 
 
 def test_connecting_loads_no_spark() -> None:
-    code = "import sys, headrace.client.connect; sys.exit('pyspark' in sys.modules or 'fastapi' in sys.modules)"
+    code = "import sys, headrace.api.connect; sys.exit('pyspark' in sys.modules or 'fastapi' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.define.catalog import load
 from headrace.workspace.settings import Workspace
 

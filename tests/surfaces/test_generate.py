@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.cli.app import run
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.language.token_cursor import parse_type
 from headrace.errors import UsageError
 from headrace.ingest.generate.rules import default_rule, parse_rule

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from tests.surfaces.browser import chromium, open_tab
 from tests.surfaces.conftest import Ran, Served
 from tests.surfaces.sql_shop import fill

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.errors import WorkspaceError
 from headrace.web.guard import check_exposure
-from headrace.web.server import bind
+from headrace.web.http_server import bind
 from tests.surfaces.conftest import ERROR_SHAPE, Served
 
 

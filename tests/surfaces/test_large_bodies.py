@@ -10,7 +10,7 @@ import pytest
 
 from headrace.transport.position import Range
 from headrace.web import body as web_body
-from headrace.web.app import Timeouts
+from headrace.web.application import Timeouts
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.line import Line, journal_end
 from tests.waiting import wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from tests.surfaces.conftest import Ran, Served
 from tests.surfaces.pour import beat, pour_lines, pour_view
 from tests.surfaces.sql_shop import visit_of

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from headrace.errors import OverloadError
-from headrace.web import admission
-from headrace.web.admission import Admission
-from headrace.web.app import Timeouts
+from headrace.web import body as admission
+from headrace.web.body import BodyAdmission
+from headrace.web.application import Timeouts
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.line import Line, journal_end
 
@@ -111,7 +111,7 @@ def test_bodies_beyond_the_memory_limit_are_refused(applied: Path, serve: Callab
 
 
 def test_memory_of_bodies_is_claimed_and_released() -> None:
-    admission_ = Admission(300_000)
+    admission_ = BodyAdmission(300_000)
     with admission_.claim(200_000) as first:
         with pytest.raises(OverloadError, match="try again in a moment"), admission_.claim(200_000):
             pass

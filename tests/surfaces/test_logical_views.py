@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.errors import ConflictError, NotReadyError, QuestionError, SqlError, SqlLimitError
 from headrace.serve.answer import Answer
 from headrace.types import BIGINT, BOOLEAN, STRING, TIMESTAMP

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.errors import QuestionError
 from tests.surfaces.conftest import Ran, Served
 from tests.surfaces.sql_shop import fill, visit_of

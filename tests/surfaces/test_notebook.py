@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.errors import NotFoundError
 from tests.surfaces.browser import chromium, open_tab
 from tests.surfaces.conftest import Served

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.alert.status import AlertStatus
 from headrace.cli.app import run
-from headrace.server.state import WorkspaceStatus
-from headrace.web.app import Timeouts
+from headrace.server.status import WorkspaceStatus
+from headrace.web.application import Timeouts
 from headrace.web.page.alerts import alerts_badge
 from headrace.web.page.pages import WorkspacePage
 from tests.surfaces.browser import chromium, open_tab

@@ -22,8 +22,8 @@ import pytest
 from headrace.cli.app import run
 from headrace.errors import HeadraceError
 from headrace.server.runtime import Runtime
-from headrace.web.app import create_app
-from headrace.web.server import Server, bind, url_of
+from headrace.web.application import create_app
+from headrace.web.http_server import HttpListener, bind, url_of
 from headrace.workspace.settings import Workspace
 from tests.surfaces.conftest import HEADRACE, Holding, Ran, Served, visit
 from tests.surfaces.forms import BAD, FORMS, GOOD, TEXT_STREAM
@@ -183,7 +183,7 @@ def test_sends_without_a_server_run_one_after_the_other(applied: Path, headrace:
 
 
 def test_a_server_that_has_started_meanwhile_is_used(applied: Path, serve: Callable[..., Served]) -> None:
-    from headrace.client.connect import connect
+    from headrace.api.connect import connect
 
     with connect(applied) as connection:
         assert connection.url is None
@@ -193,12 +193,12 @@ def test_a_server_that_has_started_meanwhile_is_used(applied: Path, serve: Calla
 
 
 def test_send_waits_for_a_server_that_does_not_listen_yet(applied: Path) -> None:
-    from headrace.client.connect import connect
+    from headrace.api.connect import connect
 
     waits = threading.Event()
     listener = bind("127.0.0.1", 0)
     runtime = Runtime.open(Workspace.open(applied), url_of(listener))  # the state of `headrace up` for a moment
-    server = Server(create_app(runtime), 100)
+    server = HttpListener(create_app(runtime), 100)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     try:
         with connect(applied) as connection, ThreadPoolExecutor() as pool:
@@ -215,7 +215,7 @@ def test_send_waits_for_a_server_that_does_not_listen_yet(applied: Path) -> None
 
 
 def test_send_waits_for_an_overloaded_server(applied: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.client.connect import connect
+    from headrace.api.connect import connect
 
     errors: list[HeadraceError] = []
 

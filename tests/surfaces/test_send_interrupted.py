@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from headrace.cli.app import run
-from headrace.client.connect import Connection, connect
-from headrace.client.far import Remote
+from headrace.api.connect import Connection, connect
+from headrace.api.remote import RemoteWorkspace
 from headrace.errors import UnavailableError
 from headrace.transport.journal.record import list_segments, walk
 from headrace.workspace.settings import Workspace
@@ -212,7 +212,7 @@ def test_a_lost_server_leaves_an_exact_count(workspace: Path, proxy: Proxy, serv
     server.start()
     for part in (2, 3):  # so that complete pieces are told from incomplete ones
         proxy.hold_after(file.stat().st_size * part // 5)
-        remote = Remote(proxy.url, workspace=Workspace.open(workspace), retry_for_s=0.5)
+        remote = RemoteWorkspace(proxy.url, workspace=Workspace.open(workspace), retry_for_s=0.5)
         with Connection(remote) as connection, ThreadPoolExecutor() as pool:
             sending = pool.submit(connection.send_files, "marks", [file])
             wait_until(lambda: proxy.holds)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.errors import NotFoundError, NotReadyError, SqlError
 from headrace.sql.answer import SqlAnswer
 from headrace.sql.children import Children

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from headrace.cli.waiting import say_waits
-from headrace.client import calls, far
-from headrace.client.connect import Connection
+from headrace.api import remote
+from headrace.api import remote_calls
+from headrace.api.connect import Connection
 from headrace.errors import HeadraceError, StartingError
 from tests.surfaces.conftest import Served
 
@@ -37,7 +38,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of the client."""
     clock = Clock()
-    monkeypatch.setattr(calls, "time", clock)
+    monkeypatch.setattr(remote_calls, "time", clock)
     return clock
 
 
@@ -46,7 +47,7 @@ def test_a_request_is_repeated_until_spark_runs_or_its_time_is_over(
     served: Served, clock: Clock, request_: str
 ) -> None:
     pauses_s: list[float] = []
-    with Connection(far.Remote(served.url, ready_for_s=10)) as connection:
+    with Connection(remote.RemoteWorkspace(served.url, ready_for_s=10)) as connection:
         connection.on_wait(lambda error, pause_s: pauses_s.append(pause_s))
         with pytest.raises(StartingError, match="Spark is starting"):
             REQUESTS[request_](connection)
@@ -57,7 +58,7 @@ def test_a_request_is_repeated_until_spark_runs_or_its_time_is_over(
 
 @pytest.mark.usefixtures("clock")
 def test_a_waiting_command_says_what_it_waits_for(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    with Connection(far.Remote(served.url, ready_for_s=5)) as connection:
+    with Connection(remote.RemoteWorkspace(served.url, ready_for_s=5)) as connection:
         connection.on_wait(say_waits())
         with pytest.raises(StartingError, match="view 'traffic' cannot be refreshed yet: Spark is starting"):
             connection.refresh("traffic")
@@ -66,5 +67,5 @@ def test_a_waiting_command_says_what_it_waits_for(served: Served, capsys: pytest
 
 
 def test_a_commit_that_does_not_exist_is_not_waited_for(served: Served) -> None:
-    with Connection(far.Remote(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
+    with Connection(remote.RemoteWorkspace(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
         connection.ask("traffic", version_as_of=1)

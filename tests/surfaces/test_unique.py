@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.app import run
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from tests.server import UpServer
 from tests.surfaces.conftest import Ran
 from tests.warm import Java

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from headrace.cli.app import run
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.errors import NotReadyError
 from tests import http
 from tests.surfaces.conftest import HEADRACE, Ran, Up, visit

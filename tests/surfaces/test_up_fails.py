@@ -48,7 +48,7 @@ def test_a_port_of_another_server_is_named(served: Served, tmp_path: Path, headr
 def test_a_workspace_of_another_server_is_refused_before_libraries_are_loaded(
     served: Served, applied: Path, headrace: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "headrace.cli.server", None)  # its import fails
+    monkeypatch.setitem(sys.modules, "headrace.cli.run_server", None)  # its import fails
     ran = headrace("up", "-w", applied)
     assert (ran.code, f"at {served.url}; use that server, or stop it first" in ran.err) == (1, True), ran.err
 
@@ -114,7 +114,7 @@ def test_it_stops_when_another_process_takes_over(applied: Path) -> None:
 
 def test_a_stop_that_takes_too_long_ends_by_force() -> None:
     code = (
-        "import time; from headrace.cli.server import _exit_late_at; _exit_late_at(time.monotonic()); time.sleep(600)"
+        "import time; from headrace.cli.run_server import _exit_late_at; _exit_late_at(time.monotonic()); time.sleep(600)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "error: the server did not stop in time and was killed\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.cli.server import _hints
+from headrace.cli.run_server import _hints
 from tests.surfaces.conftest import Served
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from headrace.cli.until import _serves, interruptible
+from headrace.cli.waiting import _serves, interruptible
 from headrace.define.catalog import load
 from headrace.errors import ConflictError, NotReadyError
 from headrace.lake.file import NewFile

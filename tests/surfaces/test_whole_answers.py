@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.errors import SqlError
 from tests.surfaces.conftest import Ran, Served
 from tests.surfaces.sql_shop import fill, visit_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from headrace import logs
 from headrace.server.runtime import Runtime
-from headrace.web.app import create_app
-from headrace.web.server import Server, bind, url_of
+from headrace.web.application import create_app
+from headrace.web.http_server import HttpListener, bind, url_of
 from headrace.workspace.settings import Workspace
 
 
@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     listener = bind("127.0.0.1", 0)
     listener.listen()  # requests as soon as the URL is printed wait for the server
     runtime = Runtime.open(Workspace.open(folder), url_of(listener))
-    server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+    server = HttpListener(create_app(runtime), runtime.workspace.settings.max_connections)
     server.on_stop = runtime.stopped.set
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     print(runtime.url, flush=True)  # noqa: T201

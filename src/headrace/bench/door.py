@@ -18,11 +18,11 @@ from pathlib import Path
 from headrace.bench.events import STREAM, arrays, write_file
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.load import Connection, in_threads
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.demo.server import make_workspace
 from headrace.server.runtime import Runtime
-from headrace.web.app import create_app
-from headrace.web.server import Server, bind, url_of
+from headrace.web.application import create_app
+from headrace.web.http_server import HttpListener, bind, url_of
 from headrace.workspace.settings import Workspace
 
 EVENTS = 1_000_000  # of each run
@@ -95,7 +95,7 @@ def _serve(folder: Path) -> None:
         listener.listen()  # requests as soon as the URL is printed wait for the server
         runtime = Runtime.open(Workspace.open(folder), url_of(listener))
         runtime.apply(runtime.plan().fingerprint)
-        server = Server(create_app(runtime), runtime.workspace.settings.max_connections)
+        server = HttpListener(create_app(runtime), runtime.workspace.settings.max_connections)
         server.on_stop = runtime.stopped.set
         signal.signal(signal.SIGTERM, lambda *_: server.stop())
         sys.stdout.write(f"{runtime.url}\n")

@@ -19,7 +19,7 @@ from headrace.bench.history import VISITS, extend
 from headrace.bench.judge import Definition, PageAnswer, wrong_answers
 from headrace.bench.load import Connection
 from headrace.bench.measure import start_server
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
 from headrace.lake.table import LakeTable

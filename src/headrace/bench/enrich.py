@@ -14,7 +14,7 @@ from headrace.bench.measure import Tell, start_empty_server
 from headrace.bench.sizes import Sizes
 from headrace.bench.throughput import MOVES
 from headrace.bench.turn import MOST_S, Files, check_rows, time_files
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.errors import HeadraceError
 
 LEAST_SHARE = 60  # % of the rate without the join

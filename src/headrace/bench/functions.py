@@ -10,7 +10,7 @@ from headrace.bench.figures import Figure, of_runs
 from headrace.bench.measure import Tell, start_server
 from headrace.bench.sizes import Sizes
 from headrace.bench.turn import Files, check_rows, time_files
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.demo.server import make_workspace
 from headrace.errors import HeadraceError
 from headrace.workspace.settings import SETTINGS_FILE

@@ -13,7 +13,7 @@ from headrace.bench.events import ONE_VIEW, STREAM, write_file
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.load import Connection
 from headrace.bench.measure import Tell
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
 from headrace.workspace.holder import read_holder

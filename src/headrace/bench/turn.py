@@ -14,7 +14,7 @@ import duckdb
 
 from headrace.bench.measure import start_empty_server
 from headrace.bench.usage import cpu_seconds
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.demo.server import Server
 from headrace.errors import HeadraceError
 

@@ -14,7 +14,7 @@ import numpy as np
 from headrace.bench.events import BASE_S, BATCH
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.measure import Tell, start_server
-from headrace.client.connect import Connection, connect
+from headrace.api.connect import Connection, connect
 from headrace.demo.server import make_workspace
 from headrace.errors import HeadraceError
 

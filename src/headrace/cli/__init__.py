@@ -1,4 +1,4 @@
-"""The command line: thin commands over `headrace.client.connect` and `headrace.server.runtime`."""
+"""The command line: thin commands over `headrace.api.connect` and `headrace.server.runtime`."""
 
 from headrace.cli.app import main
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from headrace.cli.errors import print_error
+from headrace.cli.error_output import print_error
 from headrace.errors import UsageError
 
 COMMANDS = {  # the module of each, and the first sentence of its help, so that --help needs none of them

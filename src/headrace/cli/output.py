@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from headrace.cli.errors import wrapped
+from headrace.cli.error_output import wrapped
 from headrace.format import commits_of, digits, nested, number, version_shown
 from headrace.format import count as count
 from headrace.format import freshness as freshness
@@ -21,14 +21,14 @@ from headrace.format import span as span
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.cli.table import FittedTable
+    from headrace.cli.fitted_table import FittedTable
 
 UNLIMITED = 1_000_000  # the width without a terminal, and with --wide
 
 
 def console(*, stderr: bool = False, wide: bool = False) -> Console:
     """The console; without a terminal it has no colours, and lines are as long as they need to be, as with `wide`."""
-    from headrace.cli.table import WordConsole  # --json and --help do without rich, as does what prints lines
+    from headrace.cli.fitted_table import WordConsole  # --json and --help do without rich, as does what prints lines
 
     stream = sys.stderr if stderr else sys.stdout
     return WordConsole(
@@ -69,7 +69,7 @@ def record_table(
     records: Sequence[Mapping[str, str]], left: Sequence[str], optional: Sequence[str] = ()
 ) -> FittedTable:
     """A table of records with the same titles; those in `left` are not numbers."""
-    from headrace.cli.table import FittedTable  # as above
+    from headrace.cli.fitted_table import FittedTable  # as above
 
     titles = list(records[0])
     rows = [[record[title] for title in titles] for record in records]

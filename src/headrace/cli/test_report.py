@@ -32,7 +32,7 @@ MOST_SAME = 5  # rows that agree are shown beside those that differ
 DIFFERS = "≠ "  # before a cell that differs: without a terminal there are no colours
 
 
-class Report:
+class TestReport:
     """Prints each result as it comes, and the summary; on a terminal, as a context, which test runs."""
 
     def __init__(self, *, as_json: bool, total: int) -> None:

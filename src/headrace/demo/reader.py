@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from headrace.client.http import Http, Params
+from headrace.api.http_client import HttpServer, Params
 from headrace.demo.reference import Row
 from headrace.errors import UnavailableError
 
@@ -19,7 +19,7 @@ class Reader:
     """Requests to the server; every failure is raised as one sentence."""
 
     def __init__(self, url: str) -> None:
-        self._http = Http(url)
+        self._http = HttpServer(url)
 
     def close(self) -> None:
         """Close the connections."""

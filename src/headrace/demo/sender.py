@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from headrace.client.http import Http
+from headrace.api.http_client import HttpServer
 from headrace.demo.events import Batch, Order, Visit
 from headrace.demo.traffic import TICK_S
 from headrace.errors import UnavailableError
@@ -62,7 +62,7 @@ class Sender(threading.Thread):
         self._batches = batches
         self._go = go
         self._stopping = stopping
-        self._http = Http(url)
+        self._http = HttpServer(url)
 
     def run(self) -> None:
         """Send everything; `error` is set if it failed."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from headrace.client.http import Http
+from headrace.api.http_client import HttpServer
 from headrace.errors import UnavailableError
 from headrace.workspace.holder import read_holder
 from headrace.workspace.settings import SETTINGS_FILE
@@ -116,7 +116,7 @@ class Server:
 
     def _health(self) -> dict[str, Any]:
         try:
-            with closing(Http(self.url)) as http:
+            with closing(HttpServer(self.url)) as http:
                 state: dict[str, Any] = orjson.loads(http.request("GET", "/health", timeout=2).content)
         except (OSError, ValueError):
             return {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headrace.client.connect import connect
+from headrace.api.connect import connect
 from headrace.define.catalog import Catalog
 from headrace.define.model import Stream
 from headrace.doctor.finding import Finding, bad, good, warn

@@ -7,7 +7,7 @@ from dataclasses import fields
 from headrace.define.model import Source, Stream
 from headrace.define.relation_text import sources_of
 from headrace.secrets import shown
-from headrace.server.state import FieldStatus, SourceStatus, StreamDefinition, StreamStatus, UniqueStatus
+from headrace.server.status import FieldStatus, SourceStatus, StreamDefinition, StreamStatus, UniqueStatus
 
 
 def describe_definition(stream: Stream) -> StreamDefinition:

@@ -27,6 +27,6 @@ def take_lease(workspace: Workspace, url: str | None) -> Lease:
 
 
 def _highest_fence(data: Path) -> int:
-    from headrace.server.stored import highest_fence  # loads the store and the lake: only if the file was lost
+    from headrace.server.leftovers import highest_fence  # loads the store and the lake: only if the file was lost
 
     return highest_fence(data)

@@ -11,9 +11,9 @@ from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
 from headrace.follow.terms import SubscriptionStatus
 from headrace.serve.streams import Age, Fresh
-from headrace.server.definitions import Definitions, Running
-from headrace.server.describe import (
-    Layers,
+from headrace.server.applied_definitions import AppliedDefinitions, Running
+from headrace.server.describe_view import (
+    LayerCounts,
     add_up,
     describe_build,
     describe_view,
@@ -24,9 +24,9 @@ from headrace.server.describe import (
     warnings,
 )
 from headrace.server.describe_stream import describe_derived
-from headrace.server.state import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
-from headrace.server.stream import Lanes
-from headrace.server.tables import describe_tables
+from headrace.server.status import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
+from headrace.server.running_stream import Lanes
+from headrace.server.composed_status import describe_tables
 from headrace.spark.process import SparkProcess
 from headrace.store.base import Store
 from headrace.store.version import Version
@@ -40,7 +40,7 @@ class Monitor:
     """Told that the pipelines live (`beat`) or why the process must stop (`failed`); asked for everything else."""
 
     def __init__(
-        self, workspace: Workspace, url: str, store: Store, definitions: Definitions, spark: SparkProcess
+        self, workspace: Workspace, url: str, store: Store, definitions: AppliedDefinitions, spark: SparkProcess
     ) -> None:
         self.failed: HeadraceError | None = None
         self.warming_up: str | None = "Spark is starting"  # what is missing until a first event would flow
@@ -148,7 +148,7 @@ class Monitor:
         ]
 
     def _describe_view(
-        self, running: Running, view: View, versions: Sequence[Version], layers: Layers | None, lanes: Lanes
+        self, running: Running, view: View, versions: Sequence[Version], layers: LayerCounts | None, lanes: Lanes
     ) -> ViewStatus:
         """The store may be an edit ahead: a version in it may read a stream that was not there yet, or is no more."""
         live = [version for version in versions if version.live and version.view.name == view.name]

@@ -25,16 +25,16 @@ from headrace.lake.unique_index import UniqueIndex
 from headrace.lake.upkeep import Upkeep
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.serve.streams import Age
-from headrace.server.append_supervisor import AppendSupervisor
-from headrace.server.damaged import find_damage
-from headrace.server.describe import lanes_by_definition
+from headrace.server.threads import AppendSupervisor
+from headrace.server.damaged_stream import find_damage
+from headrace.server.describe_view import lanes_by_definition
 from headrace.server.describe_stream import describe_definition
-from headrace.server.lane import Lane
+from headrace.server.threads import Lane
 from headrace.server.latency import Latencies
-from headrace.server.lateness import describe_lateness
+from headrace.server.lateness_status import describe_lateness
 from headrace.server.skip import describe_lag, skip_offsets
-from headrace.server.state import SkipStatus, StreamStatus
-from headrace.server.stream import BuildProgress, Lanes
+from headrace.server.status import SkipStatus, StreamStatus
+from headrace.server.running_stream import BuildProgress, Lanes
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
 from headrace.store.base import Store

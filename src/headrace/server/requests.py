@@ -42,14 +42,14 @@ from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
 from headrace.serve.recent import RecentAnswers
-from headrace.server.definitions import Definitions
+from headrace.server.applied_definitions import AppliedDefinitions
 from headrace.server.describe_stream import describe_definition
-from headrace.server.following import Following
-from headrace.server.graph import describe_graph
-from headrace.server.logical import describe_logical, refuse_logical
+from headrace.server.open_logs import OpenLogs
+from headrace.server.composed_status import describe_graph
+from headrace.server.composed_status import describe_logical, refuse_logical
 from headrace.server.monitor import Monitor
-from headrace.server.sinks import describe_sink, sink_warnings
-from headrace.server.state import (
+from headrace.server.sink_status import describe_sink, sink_warnings
+from headrace.server.status import (
     AuditStatus,
     GraphStatus,
     LogicalStatus,
@@ -63,9 +63,9 @@ from headrace.server.state import (
     ViewStatus,
     WorkspaceStatus,
 )
-from headrace.server.stream import RunningStream
-from headrace.server.tokens import Tokens
-from headrace.server.versions import Versions
+from headrace.server.running_stream import RunningStream
+from headrace.server.ingest_tokens import IngestTokens
+from headrace.server.view_versions import ViewVersions
 from headrace.sink.sinks import Sinks
 from headrace.spark.jobs import Job
 from headrace.sql.answer import SqlAnswer, SqlLimit
@@ -82,19 +82,19 @@ class Requests:
     """The requests of a `Runtime`, which makes the parts. All of them may be called from any thread."""
 
     monitor: Monitor
-    following: Following
+    following: OpenLogs
     feeds: ViewFeeds
     stopped: threading.Event
     _store: Store
-    _definitions: Definitions
-    _versions: Versions
+    _definitions: AppliedDefinitions
+    _versions: ViewVersions
     _changing: threading.RLock
     _recent: RecentAnswers
     _question_limit: TimeLimit
     _pages: Pages
     _children: Children
     _lake_questions: LakeQuestions
-    _tokens: Tokens
+    _tokens: IngestTokens
     _sinks: Sinks
     _alerts: Alerts
 

@@ -21,15 +21,15 @@ from headrace.follow.feed import ViewFeeds
 from headrace.follow.table_rows import TableChanges
 from headrace.serve.evaluate import question_limit
 from headrace.serve.recent import RecentAnswers
-from headrace.server.definitions import Definitions
-from headrace.server.following import Following
+from headrace.server.applied_definitions import AppliedDefinitions
+from headrace.server.open_logs import OpenLogs
 from headrace.server.leasing import take_lease
 from headrace.server.monitor import Monitor
 from headrace.server.requests import Requests
-from headrace.server.stored import clean
-from headrace.server.stream import RunningStream
+from headrace.server.leftovers import clean
+from headrace.server.running_stream import RunningStream
 from headrace.server.threads import join_all
-from headrace.server.tokens import Tokens
+from headrace.server.ingest_tokens import IngestTokens
 from headrace.sink.sinks import Sinks
 from headrace.spark.failures import one_line
 from headrace.spark.process import SparkProcess
@@ -62,7 +62,7 @@ class Runtime(Requests):
         self._spark = SparkProcess(self._start_session, self._on_session, self.stopped)
         self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._store = open_store(workspace, lease.fence)
-        self._definitions = Definitions(
+        self._definitions = AppliedDefinitions(
             workspace, lease, self._store, lambda: self._spark.current, self._start_pipeline, self.stopped.is_set
         )
         self._changing = self._definitions.changing
@@ -80,10 +80,10 @@ class Runtime(Requests):
             workspace.data / "scratch" / f"past-{lease.fence}",
             self._question_limit.watch,
         )
-        self._tokens = Tokens(self._store, lambda: self._pipelines, self.stopped)
+        self._tokens = IngestTokens(self._store, lambda: self._pipelines, self.stopped)
         tables = TableChanges(self._lake_of)
         self._sinks = Sinks(self._store, workspace, self._source_of, tables)
-        self.following = Following(
+        self.following = OpenLogs(
             workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check, tables
         )
         self.monitor.subscriptions = self.following.subscriptions.statuses

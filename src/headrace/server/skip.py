@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.define.kafka_source import Start
 from headrace.lake.table import LakeTable
-from headrace.server.state import LagStatus, SkipStatus
+from headrace.server.status import LagStatus, SkipStatus
 from headrace.transport.base import Transport
 from headrace.transport.position import Position
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.client.whole import join
+from headrace.api.paging import join
 from headrace.define.catalog import Catalog
 from headrace.serve.answer import Answer
 from headrace.serve.as_of import AsOf

@@ -32,7 +32,7 @@ from headrace.maintain.udf_checks import refuse_code
 from headrace.maintain.table_at import TableAt, table_at
 from headrace.parse.schema import utc_us
 from headrace.serve.answer import Answer
-from headrace.server.logical import parts_of
+from headrace.server.composed_status import parts_of
 from headrace.store.base import Step, Store
 from headrace.store.opening import open_temporary
 from headrace.store.version import Version

@@ -1,23 +1,72 @@
-"""The body of a request: reads and decompresses it within limits, and determines its format."""
+"""The body of a request: admits, reads and decompresses it within limits, and determines its format."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from headrace.errors import OverloadError
 import asyncio
 import io
 from typing import Any
-
 import orjson
 from starlette.requests import ClientDisconnect, Request
-
 from headrace.errors import HeadraceError, RequestError, SlowError, TooLargeError, UnsupportedError
 from headrace.ingest.formats.compression import Compression, Unpacked
 from headrace.ingest.formats.layout import Format, Layout, make_layout
 from headrace.ingest.formats.source import ByteSource
 from headrace.transport.sent import FilePiece
-from headrace.web.admission import Claim
 from headrace.web.meter import BODY_BYTES
 from headrace.web.protocol import RECEIVE_BODY
-from headrace.web.receive import BodyReceiver
+from headrace.web.protocol import BodyReceiver
+
+
+
+FREE_BYTES = 64 << 10  # a body that fits in a connection's buffer is always admitted
+
+
+class BodyAdmission:
+    """A sum of bytes that stays below its limit. Used by the server's loop only."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._used_bytes = 0
+
+    @contextmanager
+    def claim(self, declared: int) -> Iterator[BodyClaim]:
+        """Reserve memory for a body of the declared length while the block runs."""
+        claim = BodyClaim(self)
+        try:
+            claim.grow_to(declared)
+            yield claim
+        finally:
+            self._used_bytes -= claim.size
+
+    def take(self, size: int) -> None:
+        """Reserve this many more bytes, or refuse."""
+        if self._used_bytes + size > self._most_bytes:
+            raise OverloadError(
+                "too many bytes of requests are in flight",
+                found=f"{self._used_bytes:,} bytes of requests in memory",
+                expected=f"at most {self._most_bytes:,} (setting bodies_mb)",
+                fix="nothing of this request was stored; try again in a moment",
+            )
+        self._used_bytes += size
+
+
+class BodyClaim:
+    """The memory reserved for one body."""
+
+    def __init__(self, admission: BodyAdmission) -> None:
+        self._admission = admission
+        self.size = 0
+
+    def grow_to(self, size: int) -> None:
+        """Reserve memory for a body that has grown to this size."""
+        if size > max(self.size, FREE_BYTES):
+            self._admission.take(size - self.size)
+            self.size = size
+
+
 
 BLOCK_BYTES = 1 << 20
 SLOWEST_BYTES_PER_S = 64 << 10
@@ -89,7 +138,7 @@ def read_compression(request: Request) -> Compression | None:
     return _COMPRESSIONS[kind]
 
 
-async def read_body(request: Request, limit: int, claim: Claim | None = None) -> bytes:
+async def read_body(request: Request, limit: int, claim: BodyClaim | None = None) -> bytes:
     """The whole body; refused as soon as it is too large or too slow, before all of it is in memory."""
     declared = declared_bytes(request)
     if declared > limit:

@@ -25,7 +25,7 @@ from starlette.responses import Response
 
 from headrace.alert.status import AlertStatus
 from headrace.follow.terms import SubscriptionStatus
-from headrace.server.state import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
+from headrace.server.status import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus, SubscriptionStatus, Ale
 
 
 @dataclass(frozen=True)
-class Number(Generic[Of]):
+class StatusNumber(Generic[Of]):
     """A metric of a stream, a view, a sink, a subscription or an alert; None is omitted."""
 
     name: str
@@ -56,110 +56,110 @@ class Number(Generic[Of]):
     counts: bool = False  # it only grows
 
 
-OF_STREAMS: tuple[Number[StreamStatus], ...] = (
-    Number("headrace_events", "Events in the log of a stream.", lambda s: s.events, counts=True),
-    Number("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters),
-    Number(
+OF_STREAMS: tuple[StatusNumber[StreamStatus], ...] = (
+    StatusNumber("headrace_events", "Events in the log of a stream.", lambda s: s.events, counts=True),
+    StatusNumber("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters),
+    StatusNumber(
         "headrace_duplicates",
         "Events of a stream with UNIQUE that repeated others when they came, and are dead letters.",
         lambda s: s.duplicates if s.unique or s.duplicates else None,
         counts=True,
     ),
-    Number("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
-    Number("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
-    Number("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),
-    Number(
+    StatusNumber("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
+    StatusNumber("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
+    StatusNumber("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),
+    StatusNumber(
         "headrace_kafka_lag_events",
         "Events in Kafka that are not in the lake yet, by offsets; absent while the broker is away.",
         lambda s: s.lag.events if s.lag else None,
     ),
-    Number("headrace_lake_files", "Files of a stream's lake.", lambda s: s.lake_files),
-    Number("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s.lake_bytes),
-    Number("headrace_stream_failing", "1 while a stream has an error.", lambda s: int(s.error is not None)),
+    StatusNumber("headrace_lake_files", "Files of a stream's lake.", lambda s: s.lake_files),
+    StatusNumber("headrace_lake_bytes", "Bytes of a stream's lake.", lambda s: s.lake_bytes),
+    StatusNumber("headrace_stream_failing", "1 while a stream has an error.", lambda s: int(s.error is not None)),
 )
-OF_VIEWS: tuple[Number[ViewStatus], ...] = (
-    Number(
+OF_VIEWS: tuple[StatusNumber[ViewStatus], ...] = (
+    StatusNumber(
         "headrace_view_freshness_seconds",
         "Age of the oldest accepted event that a view does not have; 0 when it has all; absent when unknown.",
         lambda v: None if v.freshness_ms is None else v.freshness_ms / 1000,
     ),
-    Number(
+    StatusNumber(
         "headrace_view_freshness_known",
         "1 when the freshness of a view is known.",
         lambda v: int(v.freshness_ms is not None),
     ),
-    Number("headrace_view_lag_commits", "Commits that a view does not have yet.", lambda v: _lag_commits(v)),
-    Number("headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v.lag_bytes),
-    Number("headrace_view_stalled", "1 while a view is stalled.", lambda v: int(v.stalled is not None)),
-    Number("headrace_view_building", "1 while a new version is being built.", lambda v: int(v.building is not None)),
-    Number("headrace_view_version", "The serving version.", lambda v: v.version),
-    Number("headrace_view_horizon", "The first commit of the speed layer.", lambda v: v.horizon),
-    Number("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v.batch_tables),
-    Number("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v.batch_rows),
-    Number("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v.speed_rows),
-    Number("headrace_view_events", "Events in the rows of a view.", lambda v: _events(v)),
-    Number(
+    StatusNumber("headrace_view_lag_commits", "Commits that a view does not have yet.", lambda v: _lag_commits(v)),
+    StatusNumber("headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v.lag_bytes),
+    StatusNumber("headrace_view_stalled", "1 while a view is stalled.", lambda v: int(v.stalled is not None)),
+    StatusNumber("headrace_view_building", "1 while a new version is being built.", lambda v: int(v.building is not None)),
+    StatusNumber("headrace_view_version", "The serving version.", lambda v: v.version),
+    StatusNumber("headrace_view_horizon", "The first commit of the speed layer.", lambda v: v.horizon),
+    StatusNumber("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v.batch_tables),
+    StatusNumber("headrace_view_batch_rows", "Rows of a view in its batch tables.", lambda v: v.batch_rows),
+    StatusNumber("headrace_view_speed_rows", "Rows of a view in the speed layer.", lambda v: v.speed_rows),
+    StatusNumber("headrace_view_events", "Events in the rows of a view.", lambda v: _events(v)),
+    StatusNumber(
         "headrace_view_corrections",
         "Events of a view that came after their pane was settled; the others were on time.",
         lambda v: v.corrections,
     ),
-    Number("headrace_view_audits", "Audits of a view.", lambda v: v.audits_run, counts=True),
-    Number(
+    StatusNumber("headrace_view_audits", "Audits of a view.", lambda v: v.audits_run, counts=True),
+    StatusNumber(
         "headrace_view_audit_timestamp_seconds",
         "Time of the last audit of the serving version; absent before the first.",
         lambda v: datetime.fromisoformat(v.last_audit.at).timestamp() if v.last_audit else None,
     ),
-    Number(
+    StatusNumber(
         "headrace_view_audit_rows",
         "Rows compared in the last audit.",
         lambda v: v.last_audit.rows if v.last_audit else None,
     ),
-    Number("headrace_view_alarm", "1 while the two layers of a view differ.", lambda v: int(v.alarm is not None)),
-    Number(
+    StatusNumber("headrace_view_alarm", "1 while the two layers of a view differ.", lambda v: int(v.alarm is not None)),
+    StatusNumber(
         "headrace_view_build_events",
         "Events that the current build has to read; absent without a build.",
         lambda v: v.building.events if v.building else None,
     ),
-    Number(
+    StatusNumber(
         "headrace_view_build_events_done",
         "Events that the current build has read; absent without a build.",
         lambda v: v.building.events_done if v.building else None,
     ),
 )
-OF_SINKS: tuple[Number[SinkStatus], ...] = (
-    Number("headrace_sink_rows", "Rows that a sink has sent, deletes among them.", lambda s: s.rows, counts=True),
-    Number("headrace_sink_batches", "Batches that a sink has written.", lambda s: s.batches, counts=True),
-    Number("headrace_sink_errors", "Failed attempts of a sink.", lambda s: s.errors, counts=True),
-    Number(
+OF_SINKS: tuple[StatusNumber[SinkStatus], ...] = (
+    StatusNumber("headrace_sink_rows", "Rows that a sink has sent, deletes among them.", lambda s: s.rows, counts=True),
+    StatusNumber("headrace_sink_batches", "Batches that a sink has written.", lambda s: s.batches, counts=True),
+    StatusNumber("headrace_sink_errors", "Failed attempts of a sink.", lambda s: s.errors, counts=True),
+    StatusNumber(
         "headrace_sink_lag_seconds",
         "For how long the destination of a sink has not had all changes; 0 when it has.",
         lambda s: s.lag_s,
     ),
-    Number(
+    StatusNumber(
         "headrace_sink_lag_commits",
         "Commits that a sink has not sent yet; absent when unknown.",
         lambda s: s.behind_commits,
     ),
-    Number("headrace_sink_stalled", "1 while a sink is stalled.", lambda s: int(s.state == "stalled")),
-    Number("headrace_sink_paused", "1 while a sink is paused.", lambda s: int(s.state == "paused")),
+    StatusNumber("headrace_sink_stalled", "1 while a sink is stalled.", lambda s: int(s.state == "stalled")),
+    StatusNumber("headrace_sink_paused", "1 while a sink is paused.", lambda s: int(s.state == "paused")),
 )
-OF_SUBSCRIPTIONS: tuple[Number[SubscriptionStatus], ...] = (
-    Number(
+OF_SUBSCRIPTIONS: tuple[StatusNumber[SubscriptionStatus], ...] = (
+    StatusNumber(
         "headrace_subscription_lag_events",
         "Events that a subscription has not delivered, before its condition, and those in flight.",
         lambda s: s.lag,
     ),
-    Number("headrace_subscription_in_flight", "Events delivered and not acknowledged.", lambda s: s.in_flight),
-    Number("headrace_subscription_members", "Members of a subscription.", lambda s: s.members),
-    Number("headrace_subscription_delivered", "Events delivered, each once.", lambda s: s.delivered, counts=True),
-    Number("headrace_subscription_redelivered", "Events delivered again.", lambda s: s.redelivered, counts=True),
-    Number("headrace_subscription_acknowledged", "Events acknowledged.", lambda s: s.acknowledged, counts=True),
+    StatusNumber("headrace_subscription_in_flight", "Events delivered and not acknowledged.", lambda s: s.in_flight),
+    StatusNumber("headrace_subscription_members", "Members of a subscription.", lambda s: s.members),
+    StatusNumber("headrace_subscription_delivered", "Events delivered, each once.", lambda s: s.delivered, counts=True),
+    StatusNumber("headrace_subscription_redelivered", "Events delivered again.", lambda s: s.redelivered, counts=True),
+    StatusNumber("headrace_subscription_acknowledged", "Events acknowledged.", lambda s: s.acknowledged, counts=True),
 )
-OF_ALERTS: tuple[Number[AlertStatus], ...] = (
-    Number("headrace_alert_firing", "Keys for which an alert fires.", lambda a: a.firing),
-    Number("headrace_alert_pending", "Keys for which the condition holds, but not long enough.", lambda a: a.pending),
-    Number("headrace_alert_undelivered", "Notices that their target has not got yet.", lambda a: a.undelivered),
-    Number(
+OF_ALERTS: tuple[StatusNumber[AlertStatus], ...] = (
+    StatusNumber("headrace_alert_firing", "Keys for which an alert fires.", lambda a: a.firing),
+    StatusNumber("headrace_alert_pending", "Keys for which the condition holds, but not long enough.", lambda a: a.pending),
+    StatusNumber("headrace_alert_undelivered", "Notices that their target has not got yet.", lambda a: a.undelivered),
+    StatusNumber(
         "headrace_alert_failing",
         "1 while an alert cannot be evaluated or its notices cannot be delivered.",
         lambda a: int(bool(a.error or a.delivery_error)),
@@ -280,7 +280,7 @@ def _of_process(status: WorkspaceStatus) -> Iterator[Metric]:
         )
 
 
-def _families(label: str, statuses: Sequence[Of], numbers: Iterable[Number[Of]]) -> Iterator[Metric]:
+def _families(label: str, statuses: Sequence[Of], numbers: Iterable[StatusNumber[Of]]) -> Iterator[Metric]:
     for number in numbers:
         kind = CounterMetricFamily if number.counts else GaugeMetricFamily
         family = kind(number.name, number.what, labels=[label])

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
-from headrace.cli.explain import render
-from headrace.cli.table import WordConsole
+from headrace.cli.explain_command import render
+from headrace.cli.fitted_table import WordConsole
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.types import BIGINT

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from headrace.cli.changes import LiveRows, describe
+from headrace.cli.watch_command import LiveRows, describe
 from headrace.serve.change import Change
 
 

@@ -7,7 +7,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cli.table import FittedTable, WordConsole
+from headrace.cli.fitted_table import FittedTable, WordConsole
 
 WORDS = st.text(st.sampled_from("abcdefgh_/=:,0123456789"), min_size=1, max_size=30)
 TEXTS = st.lists(WORDS, max_size=12).map(" ".join)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from headrace.client.http import ConnectError, Http, ReplyError
+from headrace.api.http_client import ConnectError, HttpServer, ReplyError
 from tests.ports import free_port
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Kind: Test\r\n\r\nhi"
@@ -54,7 +54,7 @@ def test_a_connection_is_reused_for_the_next_request() -> None:
             connection.sendall(OK)
 
     with listening(twice) as url:
-        http = Http(url, "secret")
+        http = HttpServer(url, "secret")
         first = http.request("GET", "/a", params={"x": "ä b", "n": 1})
         second = http.request("POST", "/b", content=b"", headers={"accept": "text/plain"})
         http.close()
@@ -79,7 +79,7 @@ def test_a_connection_that_the_server_has_ended_is_replaced() -> None:
         ended.set()
 
     with listening(first, once) as url:
-        http = Http(url)
+        http = HttpServer(url)
         assert http.request("GET", "/").content == b"hi"
         assert ended.wait(180)
         assert http.request("GET", "/").content == b"hi"
@@ -95,7 +95,7 @@ def test_a_reply_that_comes_before_the_body_was_read_is_read() -> None:
             pass
 
     with listening(refuse) as url:
-        reply = Http(url).request("POST", "/", content=b"x" * (8 << 20))
+        reply = HttpServer(url).request("POST", "/", content=b"x" * (8 << 20))
     assert (reply.status, reply.content) == (413, b"big")
 
 
@@ -104,18 +104,18 @@ def test_lines_come_as_they_are_sent() -> None:
         read_request(connection)
         connection.sendall(CHUNKED)
 
-    with listening(serve) as url, Http(url).stream("GET", "/") as (reply, lines):
+    with listening(serve) as url, HttpServer(url).stream("GET", "/") as (reply, lines):
         assert reply.status == 200
         assert list(lines) == [b"one\n", b"two\n"]
 
 
 def test_failures_are_distinguished() -> None:
     with pytest.raises(ConnectError, match="refused"):
-        Http(f"http://127.0.0.1:{free_port()}").request("GET", "/")
+        HttpServer(f"http://127.0.0.1:{free_port()}").request("GET", "/")
     with listening(lambda connection: None) as url, pytest.raises(ReplyError):
-        Http(url).request("GET", "/")
+        HttpServer(url).request("GET", "/")
     release = threading.Event()
     with listening(lambda connection: release.wait(180) and None) as url:
         with pytest.raises(TimeoutError):
-            Http(url).request("GET", "/", timeout=0.1)
+            HttpServer(url).request("GET", "/", timeout=0.1)
         release.set()

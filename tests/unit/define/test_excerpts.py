@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.errors import print_error
-from headrace.client.wire import read_error
+from headrace.cli.error_output import print_error
+from headrace.api.encoding import read_error
 from headrace.define.catalog import load, parse
 from headrace.language.source_text import each
 from headrace.errors import DefinitionError

@@ -19,7 +19,7 @@ from headrace.lake.lateness import DAY_US, DAYS, Days, Histogram, Lateness, join
 from headrace.lake.lateness_record import FILE, LatenessRecord, read_lateness
 from headrace.lake.schema import table_schema
 from headrace.lake.table import LakeTable
-from headrace.server.lateness import describe_lateness
+from headrace.server.lateness_status import describe_lateness
 from headrace.transport.position import Position
 
 STREAM = parse("CREATE STREAM s (at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE)").streams["s"]

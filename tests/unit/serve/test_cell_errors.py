@@ -13,7 +13,7 @@ from rich.console import Console
 
 from headrace.aggregate import REGISTRY, sets
 from headrace.cells import value
-from headrace.cli.ask import render
+from headrace.cli.ask_command import render
 from headrace.define.catalog import parse
 from headrace.define.model import Column, View
 from headrace.serve.answer import Answer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.aggregate import sets
-from headrace.client import whole
+from headrace.api import paging
 from headrace.define.catalog import parse
 from headrace.errors import ConflictError, QuestionError
 from headrace.serve import columnar, evaluate
@@ -95,7 +95,7 @@ def test_pages_in_an_order(views: Views) -> None:
         cursor = reply.next_cursor
         pages.append(([row["b"] for row in reply.rows()], reply.more_rows))
     assert pages == [([9, 7], 3), ([5, 2], 1), ([1], 0)]
-    reply = whole.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), question, page_rows=2)
+    reply = paging.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), question, page_rows=2)
     assert [row["b"] for row in reply.rows()] == [9, 7, 5, 2, 1]
     with pytest.raises(QuestionError, match="the cursor belongs to another question"):
         views.ask(order_by="b", cursor=views.ask(order_by="b DESC", limit=2).next_cursor)
@@ -103,7 +103,7 @@ def test_pages_in_an_order(views: Views) -> None:
 
 def test_the_rows_of_an_answer_without_limit_end_where_the_view_says(views: Views) -> None:
     views.add(f"{SELECT} LIMIT 2")
-    reply = whole.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), Question.of("v"))
+    reply = paging.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), Question.of("v"))
     assert [row["b"] for row in reply.rows()] == [7, 5]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client import whole
+from headrace.api import paging
 from headrace.errors import ConflictError
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Iterator[DuckStore]:
 
 
 def read_whole(ask: Callable[[Question], Answer], question: Question) -> Answer:
-    return whole.read_whole(ask, replace(question, limit=PAGE), page_rows=PAGE)
+    return paging.read_whole(ask, replace(question, limit=PAGE), page_rows=PAGE)
 
 
 def merge(store: DuckStore, folder: Path, *events: Event) -> None:

@@ -13,10 +13,10 @@ from headrace.format import freshness
 from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Cost
 from headrace.serve.streams import Fresh
-from headrace.server.damaged import DamagedStream
-from headrace.server.describe import describe_view, join_freshness
-from headrace.server.state import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
-from headrace.server.stream import RunningStream
+from headrace.server.damaged_stream import DamagedStream
+from headrace.server.describe_view import describe_view, join_freshness
+from headrace.server.status import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
+from headrace.server.running_stream import RunningStream
 
 DEFINITIONS = """
 CREATE STREAM visits (page STRING NOT NULL, twice INT AS size * 2, size INT, at TIMESTAMP, WATERMARK FOR at AS at);

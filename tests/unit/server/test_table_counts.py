@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.client.notebook import views_html
+from headrace.api.objects import views_html
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.format import version_shown
 from headrace.serve.streams import Fresh
-from headrace.server.describe import describe_view, read_layers
-from headrace.server.state import ViewStatus
-from headrace.server.tables import describe_tables
+from headrace.server.describe_view import describe_view, read_layers
+from headrace.server.status import ViewStatus
+from headrace.server.composed_status import describe_tables
 from headrace.store.opening import open_temporary
 from headrace.testing.engine import QuickRun
 from headrace.testing.events import Commit

@@ -19,7 +19,7 @@ from headrace.errors import CorruptionError, DiskFullError, NewerFormatError
 from headrace.faults import VARIABLE
 from headrace.lake.table import LakeState
 from headrace.server.reconcile import reconcile_views
-from headrace.server.stored import highest_fence
+from headrace.server.leftovers import highest_fence
 from headrace.store.duckdb import database
 from headrace.store.duckdb.reading import open_file
 from headrace.store.duckdb.store import DuckStore

@@ -20,7 +20,7 @@ from headrace.errors import CorruptionError
 from headrace.lake.table import LakeState
 from headrace.maintain.slices import Slices, slices_folder
 from headrace.server.reconcile import reconcile_views
-from headrace.server.stored import clean
+from headrace.server.leftovers import clean
 from headrace.store.base import Store
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.database import DAMAGED

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.cli.init import EXAMPLE
+from headrace.cli.init_command import EXAMPLE
 from headrace.testing.engine import QuickEngine
 from headrace.testing.read import read_text
 from headrace.testing.run import Result, Runner

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.init import EXAMPLE, EXAMPLE_TEST
+from headrace.cli.init_command import EXAMPLE, EXAMPLE_TEST
 from headrace.demo.server import make_workspace, shop_definitions, shop_tests
 from headrace.testing.compare import match
 from headrace.testing.engine import QuickEngine

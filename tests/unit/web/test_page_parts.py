@@ -15,13 +15,13 @@ import pytest
 from headrace.cells import number, short, value
 from headrace.define.catalog import parse
 from headrace.html import data, join, plain, tag
-from headrace.server.state import FieldStatus, StreamDefinition
+from headrace.server.status import FieldStatus, StreamDefinition
 from headrace.web.page.cache import Cache
 from headrace.web.page.chart import chart
 from headrace.web.page.frame import asset
 from headrace.web.page.hints import define_view, send_events
 from headrace.web.page.series import Point, Series
-from headrace.web.session import LASTS_S, Sessions
+from headrace.web.guard import LASTS_S, Sessions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

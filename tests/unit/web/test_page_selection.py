@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from headrace.errors import QuestionError
-from headrace.server.state import ColumnStatus, ViewStatus
+from headrace.server.status import ColumnStatus, ViewStatus
 from headrace.web.page.selection import Selection
 from headrace.web.page.spans import find_steps, read_range, to_ms
 from tests.status import view_status

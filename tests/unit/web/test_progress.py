@@ -13,13 +13,13 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
-from headrace.client.far import Remote
+from headrace.api.remote import RemoteWorkspace
 from headrace.errors import HeadraceError, NotReadyError, QuestionError
 from headrace.spark.jobs import Job, Progress
-from headrace.web.app import TIMEOUTS
-from headrace.web.progress import NDJSON, reply_when_done
+from headrace.web.application import TIMEOUTS
+from headrace.web.replies import NDJSON, reply_when_done
 from headrace.web.replies import add_error_handlers
-from headrace.web.server import Server, bind, url_of
+from headrace.web.http_server import HttpListener, bind, url_of
 from tests import http
 from tests.waiting import wait_until
 
@@ -60,7 +60,7 @@ def slow() -> Iterator[Slow]:
         run: Callable[[Job], dict[str, Any]] = getattr(slow_work, what)
         return await reply_when_done(request, run)
 
-    server = Server(app, 10)
+    server = HttpListener(app, 10)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     slow_work.url = url_of(listener)
@@ -113,7 +113,7 @@ def test_work_is_cancelled_when_the_client_disconnects(slow: Slow, headers: dict
 
 
 def test_a_client_reports_progress_and_errors(slow: Slow) -> None:
-    remote, job = Remote(slow.url), Job()
+    remote, job = RemoteWorkspace(slow.url), Job()
     hear = job.tell
 
     def tell(progress: Progress) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
 from headrace.serve.times import MS
-from headrace.server.state import ViewStatus
+from headrace.server.status import ViewStatus
 from headrace.web.page.selection import WINDOW, Selection, numeric_columns
 from headrace.web.page.series import Ask, Lines, Row, Series, column_at, find_chart, over_keys, rank, window_at
 from headrace.web.page.spans import Range, read_range, to_ms

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from headrace.html import Html, tag
-from headrace.server.state import ViewStatus
+from headrace.server.status import ViewStatus
 from headrace.web.page.selection import OLDEST, Selection, numeric_columns, view_path
 from headrace.web.page.series import TOP
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from headrace.format import count, freshness, plural
 from headrace.html import Html, plain, tag
-from headrace.server.state import GraphStatus, NodeStatus
+from headrace.server.status import GraphStatus, NodeStatus
 from headrace.web.page.frame import asset
 from headrace.web.page.layout import Layout, layout
 from headrace.web.page.selection import view_path

@@ -12,7 +12,7 @@ from headrace.language.terms import quote
 from headrace.language.paths import Steps, parse_path
 from headrace.html import Html, tag
 from headrace.names import shell
-from headrace.server.state import StreamDefinition
+from headrace.server.status import StreamDefinition
 
 EXAMPLES: dict[str, Any] = {
     "STRING": "text",

@@ -8,8 +8,8 @@ from datetime import datetime
 from headrace.cells import moment_text
 from headrace.format import count, span
 from headrace.html import Html, data, tag
-from headrace.server.layers import alarm, building, checked, shares, what_to_do
-from headrace.server.state import AuditStatus, VersionStatus, ViewStatus
+from headrace.server.layer_text import alarm, building, checked, shares, what_to_do
+from headrace.server.status import AuditStatus, VersionStatus, ViewStatus
 from headrace.web.page.tables import columns, table
 
 MOST_ALARM = 2000  # characters of an alarm that are shown

@@ -8,7 +8,7 @@ from headrace.cells import key_value, moment_text
 from headrace.format import count, freshness, plural, version_shown
 from headrace.html import Html, Part, breakable, data, join, plain_lines, tag
 from headrace.serve.answer import Answer
-from headrace.server.state import LogicalStatus
+from headrace.server.status import LogicalStatus
 from headrace.web.page.selection import view_path
 from headrace.web.page.tables import Column, columns, table
 

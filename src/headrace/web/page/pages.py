@@ -12,7 +12,7 @@ from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.cell_question import CellQuestion
 from headrace.serve.question import Question
-from headrace.server.state import LogicalStatus, TableStatus, ViewStatus, WorkspaceStatus
+from headrace.server.status import LogicalStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page import hints
 from headrace.web.page.alerts import alerts_badge, alerts_section
 from headrace.web.page.cache import Cache

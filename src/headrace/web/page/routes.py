@@ -16,8 +16,8 @@ from headrace.web.body import read_body
 from headrace.web.page.cache import Cache
 from headrace.web.page.frame import ASSETS, HEADERS, WITH_FORMS, asset, brand, document
 from headrace.web.page.pages import Page, WorkspacePage
-from headrace.web.route import NamedRoute
-from headrace.web.session import Sessions, is_page
+from headrace.web.replies import NamedRoute
+from headrace.web.guard import Sessions, is_page
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime

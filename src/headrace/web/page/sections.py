@@ -12,8 +12,8 @@ from headrace.format import count, freshness, plural, span, waiting, within
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
 from headrace.serve.question import key_text
-from headrace.server.layers import alarm
-from headrace.server.state import StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
+from headrace.server.layer_text import alarm
+from headrace.server.status import StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page.chart import chart
 from headrace.web.page.content import Content
 from headrace.web.page.explanation import explain_path

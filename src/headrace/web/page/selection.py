@@ -15,7 +15,7 @@ from headrace.language.token_cursor import parse_type
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.question import Question
 from headrace.serve.times import parse_bound
-from headrace.server.state import ViewStatus
+from headrace.server.status import ViewStatus
 
 NAMES = ("start", "end", "column", "by", "sort")
 WINDOW = "window_start"

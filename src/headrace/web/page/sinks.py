@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.cells import moment_text
 from headrace.format import count, span
 from headrace.html import Html, breakable, tag
-from headrace.server.state import SinkStatus
+from headrace.server.status import SinkStatus
 from headrace.web.page.tables import columns, table
 
 TITLES = ("sink", "from", "connector", "state", "rows", "errors", "lag", "last sent")

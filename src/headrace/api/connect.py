@@ -1,0 +1,451 @@
+"""`connect`: a workspace in Python, through its server if one is running, else directly from its folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from headrace.api.paging import read_whole
+from headrace.api.refusals import needs_server
+from headrace.errors import HeadraceError, InUseError
+from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
+from headrace.ingest.formats.layout import ANY, Layout
+from headrace.serve.question import Keys, Question
+from headrace.workspace.holder import live_holder
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.api.remote_dead_letters import DeadLetterVerbs
+    from headrace.api.remote import RemoteWorkspace
+    from headrace.api.objects import ConnectedStream, ConnectedView
+    from headrace.api.event_sender import EventSender
+    from headrace.api.objects import ConnectedTable
+    from headrace.api.verbs import Backend, Verbs
+    from headrace.follow.change_question import ChangeQuestion
+    from headrace.follow.page import StreamEvent
+    from headrace.ingest.generate.generator import Generated
+    from headrace.ingest.receiver import IngestReply, TokenState
+    from headrace.ingest.sending import Sending, SendProgress, SendReply
+    from headrace.plan.change import Plan
+    from headrace.serve.answer import Answer
+    from headrace.serve.cell_question import CellQuestion
+    from headrace.serve.change import Change
+    from headrace.serve.explanation import Explanation
+    from headrace.spark.jobs import Job
+    from headrace.sql.answer import SqlAnswer, SqlLimit
+
+Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another object that exports Arrow streams
+Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
+SERVER_WITHIN_S = 3.0  # how long to wait for a server after a write without one
+PAUSE_S = 0.1
+
+
+class Connection:
+    """A connection to a workspace. Close it, or use it in a `with` block."""
+
+    def __init__(self, backend: Backend, reconnect: Callable[[], Backend | None] | None = None) -> None:
+        self._backend = backend
+        self._reconnect = reconnect  # to a server that was started later, for a folder without one
+
+    def __repr__(self) -> str:
+        return f"connection to {self._backend!r}"
+
+    @property
+    def url(self) -> str | None:
+        """URL of the server in use; None without a server."""
+        return self._backend.url
+
+    @property
+    def verbs(self) -> Verbs:
+        """The same as typed values, such as `verbs.status().streams[0].events`; the methods below give dicts."""
+        return self._backend
+
+    def on_wait(self, callback: Callable[[HeadraceError, float], None]) -> None:
+        """Set a function to call on each wait: for a server that is starting or busy, or for another process."""
+        self._backend.on_wait = callback
+
+    def ask(
+        self,
+        view: str,
+        key: Keys | None = None,
+        by: str | Iterable[str] | None = None,
+        start: Any = None,
+        end: Any = None,
+        window: Any = None,
+        every: Any = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        version_as_of: int | str | Mapping[str, int] | None = None,
+        timestamp_as_of: Any = None,
+        order: str | None = None,
+        settled_only: bool = False,
+        corrections: bool = False,
+        having: str | None = None,
+        order_by: str | None = None,
+        zone: str | None = None,
+        cumulate: Any = None,
+    ) -> Answer:
+        """Query a view; docs/python.md describes the parameters.
+
+        Returns all rows unless a limit is given; `next_cursor` then continues after the last row.
+        """
+        past, rows = (version_as_of, timestamp_as_of), (settled_only, corrections)
+        more = (having, order_by, zone, cumulate)
+        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, *more)
+        return self.whole(question) if limit is None else self.answer(question)
+
+    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+        """The changes of a view, as `subscribe` gives them, for a ChangeQuestion."""
+        if self.url is None:  # a server may have been started meanwhile
+            self._change_to_server()
+        return self._backend.changes(question)
+
+    def lookup(self, view: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
+        """The rows of many keys, in their order; `missing` of the answer lists the keys that have none.
+
+        `options` are `start`, `end`, `window`, `every`, `cumulate`, `zone`, `order`, `settled_only`, `corrections`,
+        `version_as_of` and `timestamp_as_of`, as in `ask`.
+        """
+        return self.answer(Question.lookup_of(view, keys, **options))
+
+    def answer(self, question: Question, job: Job | None = None) -> Answer:
+        """One page of the answer to a question; the job reports progress of a question about an earlier state."""
+        return self._backend.ask(question, job)
+
+    def whole(self, question: Question, job: Job | None = None) -> Answer:
+        """All rows from the question's cursor on, read page by page; see `headrace.api.paging`.
+
+        The question's limit is that of the first page; None is as many as the view declares.
+        """
+        return read_whole(lambda page: self._backend.ask(page, job), question)
+
+    def explain(
+        self,
+        view: str,
+        key: Mapping[str, Any] | None = None,
+        at: Any = None,
+        window: Any = None,
+        every: Any = None,
+        limit: int | None = None,
+        cursor: int | None = None,
+        zone: str | None = None,
+    ) -> Explanation:
+        """The events behind one cell of a view; `CellQuestion` describes the parameters."""
+        from headrace.serve.cell_question import CellQuestion  # when used, so that commands start quickly
+
+        return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor, zone))
+
+    def explained(self, question: CellQuestion, job: Job | None = None) -> Explanation:
+        """The same for a CellQuestion; the job reports progress when no server is running."""
+        return self._backend.explain(question, job)
+
+    def sql(self, query: str, *, limit: int | None = None, job: Job | None = None) -> SqlAnswer:
+        """Run a SELECT over the views; each view is a table. Returns all rows unless a limit is given."""
+        return self.select(query, "all" if limit is None else limit, job)
+
+    def select(self, query: str, limit: SqlLimit, job: Job | None = None) -> SqlAnswer:
+        """The same with a limit as in HTTP: a number, 'all', or None for 1,000 rows."""
+        return self._backend.sql(query, limit, job)
+
+    def send(self, stream: str, events: Events, *, key: str | None = None, again: bool = False) -> IngestReply:
+        """Send one event, several events, a table, bytes in any format, or a file or folder.
+
+        An event is a mapping. A table is a pandas DataFrame, an Arrow table, or another object that exports Arrow
+        streams. A file or folder is a `Path`. Events of a file that cannot be parsed become dead letters; others are
+        refused, and the reply says why. If a file was sent before, only new events are sent, unless `again` is true.
+        """
+        if isinstance(events, Path):
+            return self.send_files(stream, [events], again=again)
+        return self._sender().events(stream, events, key)
+
+    def send_files(
+        self,
+        stream: str,
+        paths: Iterable[Path],
+        progress: SendProgress | None = None,
+        layout: Layout = ANY,
+        *,
+        again: bool = False,
+    ) -> SendReply:
+        """Send files and folders; of each file, only what was not sent before. The token covers all of them."""
+        return self._sender(progress).files(stream, paths, progress, layout, again=again)
+
+    def generate(
+        self,
+        stream: str,
+        events: int,
+        *,
+        seed: int = 0,
+        rate: float = 1000,
+        fields: Mapping[str, str] | None = None,
+        start: str | None = None,
+        again: bool = False,
+    ) -> SendReply:
+        """Send generated events: the same seed gives the same events, and those that were sent are not sent again.
+
+        `fields` has rules such as `{"page": "zipf(50)"}`; `rate` is the number of events per second of event time,
+        from `start` on, which is a time or `"now"`.
+        """
+        from headrace.ingest.sending import send_all  # loads Arrow
+
+        sender, endless = self._sender(), threading.Event()
+        generated = sender.generated(stream, events, seed, rate, fields or {}, start, endless, at_once=True)
+        return send_all(sender.sending(stream, None, again=again, endless=False), [generated])
+
+    def sending(
+        self, stream: str, progress: SendProgress | None = None, *, again: bool = False, endless: bool = False
+    ) -> Sending:
+        """Send several files step by step; events that cannot be parsed become dead letters.
+
+        An endless one waits for a server that is away, however long, and recognizes files that were renamed.
+        """
+        return self._sender(progress).sending(stream, progress, again=again, endless=endless)
+
+    def generated(self, stream: str, **options: Any) -> Generated:
+        """Generated events for a stream, to be sent by `sending`; the options are those of `Sender.generated`."""
+        return self._sender().generated(stream, **options)
+
+    def _sender(self, progress: SendProgress | None = None) -> EventSender:
+        from headrace.api.event_sender import EventSender  # loads Arrow, which most commands do not need
+
+        if progress:
+            self._backend.on_wait = progress.waits
+        self._take_turn()
+        return EventSender(self._backend)
+
+    def _take_turn(self) -> None:
+        """Become the writer; if a server has taken the workspace meanwhile, write through it."""
+        try:
+            self._backend.hold()
+        except InUseError:
+            if not self._change_to_server():
+                raise
+
+    def _need_server(self) -> None:
+        """Use the server that runs now. The folder is not opened: that could keep a server from starting."""
+        if self.url is None and not self._change_to_server():
+            raise needs_server()
+
+    def _change_to_server(self) -> bool:
+        """Use the server that runs now, if one does."""
+        server = self._reconnect() if self._reconnect else None
+        if server is None:
+            return False
+        server.on_wait = self._backend.on_wait
+        self._backend.close()
+        self._backend = server
+        return True
+
+    def wait(self, token: str, timeout: float = 60.0) -> TokenState:
+        """Wait up to `timeout` seconds until every serving view has the events of a token."""
+        if self.url is None:  # a server may be waiting for this process, and starts a moment after it has written
+            self._backend.release()
+            deadline = time.monotonic() + min(timeout, SERVER_WITHIN_S)
+            while not self._change_to_server() and time.monotonic() < deadline:
+                time.sleep(PAUSE_S)
+        return self._backend.wait_token(token, timeout)
+
+    def plan(self) -> Plan:
+        """What `apply` would change."""
+        return self._backend.plan()
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Apply the definitions folder; `expect` is the fingerprint of the plan to apply."""
+        return self._backend.apply(expect)
+
+    def dead_letters(self, stream: str) -> DeadLetterVerbs:
+        """The dead letters of a stream: `page()`, `reasons()`, `show(position)`, `replay()`."""
+        from headrace.api.remote_dead_letters import DeadLetterVerbs  # as above
+
+        return DeadLetterVerbs(self._backend.dead_letters(stream))
+
+    def versions(self, view: str) -> list[dict[str, Any]]:
+        """The versions of a view, newest first: state, progress, and changes from the version it replaced."""
+        return [version.as_dict() for version in self._backend.versions(view)]
+
+    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Leave out events of a stream in Kafka: go on at "earliest", "latest", a time or "0:42,1:300"."""
+        return self._backend.skip(stream, to, dry_run=dry_run).as_dict()
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Roll back to an earlier version (default: the previous one); `dry_run` only reports what it would do."""
+        return self._backend.rollback(view, to, dry_run=dry_run).as_dict()
+
+    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> dict[str, Any]:
+        """Start a refresh of a view; `full` rebuilds it from the whole log.
+
+        With `full`, `tables="now"` joins all events so far to tables as they are now, `"recorded"` as they were,
+        `"missing"` as they were but for missing keys, which are looked for in the tables of now.
+        `versions` and `audits` show the progress and the result.
+        """
+        return self._backend.refresh(view, full=full, tables=tables).as_dict()
+
+    def audits(self, view: str) -> list[dict[str, Any]]:
+        """The audits of a view, newest first."""
+        return [audit.as_dict() for audit in self._backend.audits(view)]
+
+    def tail(
+        self,
+        stream: str,
+        start: Any = None,
+        *,
+        last: int | None = None,
+        where: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        follow: bool = True,
+    ) -> Iterator[StreamEvent]:
+        """The events of a stream, in the order of the log, as they come.
+
+        `start` is `"latest"` (default), `"earliest"`, the `cursor` of an event, or a time; `last` begins with the last
+        so many events instead. With `follow=False` it ends after the last event that there is.
+        """
+        from headrace.api.consumer import tail_events  # as above
+        from headrace.follow.page import EventQuestion  # as above
+
+        question = EventQuestion(start=start, last=last, where=where, key=key)
+        return tail_events(self._backend, stream, question, follow=follow)
+
+    def subscribe(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        key: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        guarantee: str | None = None,
+        start: Any = None,
+        timeout: Any = None,
+        limit: int = DEFAULT_BATCH,
+        credit: int = DEFAULT_CREDIT,
+        snapshot: bool = True,
+        settled_only: bool = False,
+        cursor: str | None = None,
+    ) -> Iterable[Any]:
+        """The changes of a view or the events of a stream, as they come; it never ends.
+
+        Of a view all rows come first (unless `snapshot` is false), then each row that changes: a `Change` has `op`
+        (upsert, delete or restart), `row`, `version`, `commit` and, on the last one of those that belong together, a
+        `cursor` to continue after it. `where` is a condition on the columns, `key` selects by keys; `settled_only` is
+        for rows of settled windows. Of a stream it is the same as `tail`.
+
+        With a name it is a member of a subscription that is kept on the server.
+        Members of one name share the events; different names each get all of them. A name that does not exist is
+        created: `guarantee` is `"at-least-once"` (default) or `"at-most-once"`, `start` as in `tail`, `timeout` the
+        time after which events without `ack()` are delivered again (default 30 s). `limit` is the most events of a
+        batch, `credit` the most that this member holds without an acknowledgement.
+        """
+        # As above.
+        from headrace.api.consumer import Subscription, kind_of
+        from headrace.follow.change_question import ChangeQuestion
+
+        if name is None:
+            if kind_of(self._backend, what) == "view":
+                return self.changes(ChangeQuestion.of(what, key, where, snapshot, settled_only, cursor))
+            return self.tail(what, cursor or start, where=where, key=key)
+        self._need_server()
+        kind = kind_of(self._backend, what)
+        self._backend.create_subscription(
+            name, **{kind: what}, guarantee=guarantee, where=where, key=key, start=start, timeout=timeout
+        )
+        return Subscription(self._backend, name, limit=limit, credit=max(credit, limit))
+
+    def subscriptions(self) -> list[dict[str, Any]]:
+        """The named subscriptions: terms, lag, events in flight, members."""
+        self._need_server()
+        return [subscription.as_dict() for subscription in self._backend.subscriptions()]
+
+    def drop_subscription(self, name: str) -> None:
+        """Forget a named subscription."""
+        self._need_server()
+        self._backend.drop_subscription(name)
+
+    def streams(self) -> list[dict[str, Any]]:
+        """All streams and their metrics."""
+        from headrace.api.objects import Listing, streams_html  # as above
+
+        return Listing((stream.as_dict() for stream in self._backend.streams()), streams_html)
+
+    def views(self) -> list[dict[str, Any]]:
+        """All views with their versions and freshness."""
+        from headrace.api.objects import Listing, views_html  # as above
+
+        return Listing((view.as_dict() for view in self._backend.views()), views_html)
+
+    def logical_views(self) -> list[dict[str, Any]]:
+        """All logical views: SQL, columns, what they read, freshness."""
+        return [view.as_dict() for view in self._backend.logical_views()]
+
+    def tables(self) -> list[dict[str, Any]]:
+        """All tables: primary key, columns, rows, version, freshness."""
+        return [table.as_dict() for table in self._backend.tables()]
+
+    def table(self, name: str) -> ConnectedTable:
+        """A table as an object: `upsert`, `delete`, `replace`, `ask`, `lookup`, `df`, `arrow`."""
+        from headrace.api.objects import ConnectedTable  # as above
+
+        return ConnectedTable(self, name)
+
+    def graph(self) -> dict[str, Any]:
+        """What reads what: all streams, tables, views, sinks and alerts, each with `reads`, rates and freshness."""
+        return self._backend.graph().as_dict()
+
+    def view(self, name: str) -> ConnectedView:
+        """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""
+        from headrace.api.objects import ConnectedView  # as above
+
+        return ConnectedView(self, name)
+
+    def stream(self, name: str) -> ConnectedStream:
+        """A stream as an object: `send`, `status`; notebooks show its fields and how late its events are."""
+        from headrace.api.objects import ConnectedStream  # as above
+
+        return ConnectedStream(self, name)
+
+    def sinks(self) -> list[dict[str, Any]]:
+        """All sinks: source, connector, state, rows, errors, lag."""
+        return [status.as_dict() for status in self.verbs.sinks()]
+
+    def status(self) -> dict[str, Any]:
+        """State of the server, streams and views."""
+        return self._backend.status().as_dict()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:
+    """Connect to a workspace folder (default: the current one) or a server URL; token defaults to HEADRACE_TOKEN."""
+    text = str(target or ".")
+    if text.startswith(("http://", "https://")):
+        return Connection(_remote(text, token or os.environ.get("HEADRACE_TOKEN")))
+    workspace = Workspace.open(text)
+
+    def server() -> RemoteWorkspace | None:
+        holder = live_holder(workspace.lease_file)
+        url = holder and holder.url
+        return _remote(url, token or workspace.settings.token, workspace) if url else None
+
+    running = server()
+    if running:
+        return Connection(running)
+    from headrace.api.local import LocalWorkspace  # not for a client of a server
+
+    return Connection(LocalWorkspace(workspace), server)
+
+
+def _remote(url: str, token: str | None, workspace: Workspace | None = None) -> RemoteWorkspace:
+    from headrace.api.remote import RemoteWorkspace  # not for a workspace without a server
+
+    return RemoteWorkspace(url, token, workspace=workspace)

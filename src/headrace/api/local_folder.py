@@ -1,0 +1,114 @@
+"""A workspace on disk, as its last server left it: the applied definitions, the store and the lakes.
+
+The store, the lakes and the language of definitions are loaded when they are used: no command needs them all.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headrace.define.definitions import Catalog
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError, NotFoundError, NotReadyError, no_own_log, not_a_stream, not_a_view, unknown
+from headrace.server.composed_status import refuse_logical
+from headrace.workspace.applied import read_running
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.lake.table import LakeTable
+    from headrace.store.base import StoreReader
+    from headrace.store.version import Version
+
+
+class WorkspaceFolder:
+    """Finds streams, views, the store and lakes of a workspace by name; what does not exist is an error."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self.catalog = read_running(workspace.catalog_file)
+        self._damage: CorruptionError | None = None  # of the store
+
+    @cached_property
+    def store(self) -> StoreReader | None:
+        """The store, opened on first use: a sender must not keep a server that starts from opening it."""
+        from headrace.store.reading import open_to_read  # only commands that use it load it
+
+        try:
+            return open_to_read(self.workspace)
+        except CorruptionError as error:
+            self._damage = error
+            return None
+
+    def declared(self) -> Catalog:
+        """The definitions folder, which may not be applied."""
+        from headrace.define.catalog import load  # only commands that use it load it
+
+        return load(self.workspace.definitions)
+
+    def reload(self) -> None:
+        """Read the applied definitions again."""
+        self.catalog = read_running(self.workspace.catalog_file)
+
+    def close(self) -> None:
+        """Close the store if it was opened."""
+        store = self.__dict__.get("store")
+        if store is not None:
+            store.close()
+
+    def store_of(self, view: str) -> StoreReader:
+        """The store, if it can answer for a view."""
+        refuse_logical(self.catalog.logical, view, "rows, versions or events of its own")
+        if view not in self.catalog.views:
+            raise self.unknown_view(view)
+        return self.need_store(f"view '{view}' has never been computed")
+
+    def need_store(self, otherwise: str) -> StoreReader:
+        """The store; without one, an error with this message."""
+        store = self.store
+        if self._damage is not None:
+            raise self._damage
+        if store is None:
+            raise NotReadyError(otherwise, fix="run `headrace up` first")
+        return store
+
+    def versions(self) -> list[Version]:
+        """All versions in the store."""
+        return [] if self.store is None else self.store.versions()
+
+    def unknown_view(self, name: str) -> NotFoundError:
+        """The error for a view that is not applied."""
+        target = self.declared()
+        if name in {*target.views, *target.logical}:
+            return NotFoundError(f"view '{name}' is declared but not applied yet", fix="`headrace up` applies it")
+        if name in self.catalog.streams:
+            return not_a_view(name)
+        return unknown("view", name, [*self.catalog.views, *self.catalog.logical])
+
+    def stream(self, name: str) -> Stream:
+        """A stream that is applied."""
+        if name in self.catalog.streams:
+            return self.catalog.streams[name]
+        if name in self.declared().streams:
+            fix = "it is defined but not applied: `headrace apply`"
+            raise NotFoundError(f"stream '{name}' does not exist", fix=fix)
+        known = name in self.catalog.views or name in self.catalog.logical
+        raise not_a_stream(name) if known else unknown("stream", name, self.catalog.streams)
+
+    def lake(self, stream: Stream) -> LakeTable | None:
+        """The lake of a base stream; None before its first commit."""
+        from deltalake.exceptions import TableNotFoundError  # only commands that use it load it
+
+        from headrace.lake.table import LakeTable  # only commands that use it load it
+
+        with suppress(TableNotFoundError):
+            return LakeTable(self.workspace.lake(stream.name), stream, fence=None)
+        return None
+
+    def base_and_lake(self, name: str) -> tuple[Stream, LakeTable | None]:
+        """A stream that has a log of its own, and its lake."""
+        stream = self.stream(name)
+        if stream.relation is not None:
+            raise no_own_log(name, stream.relation.streams)
+        return stream, self.lake(stream)

@@ -1,0 +1,65 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.waiting import say_waits
+from headrace.api.connect import Connection, connect
+from headrace.errors import HeadraceError
+from headrace.workspace.settings import Workspace
+
+WorkspaceOption = Annotated[
+    str,
+    typer.Option(
+        "-w",
+        "--workspace",
+        help="Folder of the workspace, or URL of its server.",
+        metavar="FOLDER|URL",
+        show_default="the current folder",
+    ),
+]
+FolderOption = Annotated[
+    Path,
+    typer.Option(
+        "-w", "--workspace", help="Folder of the workspace.", metavar="FOLDER", show_default="the current folder"
+    ),
+]
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return once it has started.")]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns; lines may be longer than the screen.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def complete_view(context: typer.Context, incomplete: str) -> list[str]:
+    """The applied views, for shell completion."""
+    return _applied_names(context, ("view", "table", "logical view"), incomplete)
+
+
+def complete_stream(context: typer.Context, incomplete: str) -> list[str]:
+    """The applied streams, for shell completion."""
+    return _applied_names(context, ("stream",), incomplete)
+
+
+def complete_sink(context: typer.Context, incomplete: str) -> list[str]:
+    """The applied sinks, for shell completion."""
+    return _applied_names(context, ("sink",), incomplete)
+
+
+def _applied_names(context: typer.Context, kinds: tuple[str, ...], incomplete: str) -> list[str]:
+    try:
+        workspace = Workspace.open(context.params.get("workspace") or ".")
+        definitions = json.loads(workspace.catalog_file.read_text())["definitions"]
+        return sorted(d["name"] for d in definitions if d["kind"] in kinds and d["name"].startswith(incomplete))
+    except (OSError, ValueError, KeyError, TypeError, HeadraceError):
+        return []  # completion cannot report errors
+
+
+def open_connection(workspace: str) -> Connection:
+    """A connection to the workspace of `--workspace`."""
+    connection = connect(workspace)
+    connection.on_wait(say_waits())
+    return connection

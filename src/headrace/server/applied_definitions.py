@@ -1,0 +1,279 @@
+"""The definitions that run: planned, applied, rolled back, and made true in pipelines and store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import structlog
+
+from headrace.define.catalog import Catalog, load
+from headrace.define.fingerprint import has_code
+from headrace.define.logical_views import check_again
+from headrace.language.source_text import each
+from headrace.define.model import LogicalView, Stream, View
+from headrace.define.table_parts import logs_of
+from headrace.errors import ConflictError, CorruptionError, DefinitionError, UnavailableError
+from headrace.faults import fault_point
+from headrace.lake.table import LakeTable
+from headrace.plan.change import Plan, RollbackStep
+from headrace.plan.differences import checked_plan, compare
+from headrace.server.damaged_stream import DamagedStream
+from headrace.server.pipeline import Pipeline
+from headrace.server.reconcile import reconcile_views
+from headrace.server.running_stream import RunningStream
+from headrace.server.view_versions import ViewVersions
+from headrace.store.base import Store
+from headrace.transport.position import Position
+from headrace.workspace.applied import read_running, write_running
+from headrace.workspace.lease import Lease
+from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.maintain.table_snapshots import TableSnapshots
+    from headrace.spark.session import Session
+
+TABLES_FIRST_S = 30.0  # how long a stream waits, at a start, for the tables that its events are joined to
+
+log = structlog.get_logger("headrace.definitions")
+
+
+@dataclass(frozen=True)
+class Running:
+    """The catalog and the pipelines at one moment; there is a pipeline for every base stream of the catalog.
+
+    It is replaced, never changed, so readers need no lock and never see half of an edit.
+    """
+
+    catalog: Catalog
+    pipelines: Mapping[str, RunningStream]
+
+
+class AppliedDefinitions:
+    """Holds the catalog and a pipeline for each base stream. An edit is the catalog first, then what it asks for."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        lease: Lease,
+        store: Store,
+        spark: Callable[[], SparkSession | None],
+        start: Callable[[RunningStream], None],  # with Spark, as soon as there is one
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._workspace = workspace
+        self._lease = lease
+        self._store = store
+        self._spark = spark
+        self._start = start
+        self._stopping = stopping
+        self._table_states: TableSnapshots | None = None
+        self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
+        self.running = Running(read_running(workspace.catalog_file), {})
+        self.versions = ViewVersions(workspace, store, lambda: self.running.pipelines)
+        self._reconcile(self.running.catalog)
+
+    def plan(self) -> Plan:
+        """What the definitions folder asks for, against what runs."""
+        return compare(self._in_effect(), load(self._workspace.definitions), self.versions.costs())
+
+    def apply(self, expect: str | None = None) -> Plan:
+        """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
+        with self.changing:
+            catalog = load(self._workspace.definitions)
+            plan = checked_plan(self._in_effect(), catalog, expect, self.versions.costs())
+            self._analyse(catalog)
+            self._refuse_if_stopping("nothing was changed; apply again when it runs")
+            write_running(self._workspace.catalog_file, catalog)
+            fault_point("edit.after_catalog")
+            self._reconcile(catalog)
+        return plan
+
+    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
+        """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
+        with self.changing:
+            catalog = self.running.catalog
+            if view in catalog.tables:
+                raise ConflictError(
+                    f"'{view}' is a table, which has no earlier version to go back to",
+                    fix="restore its earlier definition and apply; `headrace ask --version-as-of` shows earlier rows",
+                )
+            rollback = self.versions.rollback(catalog, view, to)
+            if not dry_run:
+                views = {**catalog.views, view: rollback.to.view}
+                logical = self._logical_after(view, catalog, views)
+                target = replace(catalog, views=views, logical=logical, locations={})
+                write_running(self._workspace.catalog_file, target)
+                fault_point("edit.after_catalog")
+                if rollback.way.kind == "revive":
+                    self._store.revive(view, rollback.to.number)
+                self._reconcile(target)
+        return rollback.step
+
+    def _logical_after(self, view: str, catalog: Catalog, views: Mapping[str, View]) -> dict[str, LogicalView]:
+        """The logical views when a view has another form; refuses if one of them cannot be computed then."""
+        try:
+            return check_again(catalog.logical.values(), views)
+        except DefinitionError as error:
+            message = each(error)[0].message
+            raise ConflictError(
+                f"view '{view}' cannot go back: {message}", fix="change the logical view first"
+            ) from None
+
+    def _in_effect(self) -> Catalog:
+        """What runs. After an apply that failed half-way this is not what was asked for: it can be repeated."""
+        running = self.running
+        derived = {name: stream for name, stream in running.catalog.streams.items() if stream.relation is not None}
+        streams = {**{name: pipeline.stream for name, pipeline in running.pipelines.items()}, **derived}
+        return replace(running.catalog, streams=streams, locations={})
+
+    def _refuse_if_stopping(self, fix: str) -> None:
+        if self._stopping():
+            raise UnavailableError("the server is stopping", fix=fix)
+
+    def _go_on(self) -> None:
+        """Between two steps once the catalog is written: a server that stops leaves the rest to its next start."""
+        self._refuse_if_stopping("the rest is done at the next start")
+
+    def _analyse(self, catalog: Catalog) -> None:
+        """Let Spark look at each new view before anything changes."""
+        spark = self._spark()
+        if spark is None:
+            return  # a view that Spark cannot run will be stalled with its reason
+        from headrace.maintain.partials import analyse  # loads PySpark: the server accepts events first
+
+        for view in catalog.views.values():
+            self._refuse_if_stopping("nothing was changed; apply again when it runs")
+            if view.over is None and self.versions.needs_build(view, catalog.patience_ms(view)):
+                reasons = (analyse(spark, catalog.streams[stream], view) for stream in view.streams)
+                reason = next(filter(None, reasons), None)
+                if reason:
+                    where = catalog.locations.get(view.name)
+                    raise DefinitionError(f"view '{view.name}': Spark refuses it: {reason}", where=where)
+                self._try_code(catalog, view)
+
+    def _try_code(self, catalog: Catalog, view: View) -> None:
+        """Refuse a view that calls a function or an aggregate of the workspace which breaks its law on real events."""
+        if not has_code(view):
+            return
+        from headrace.maintain.udf_checks import newest_events, refuse_code  # loads DuckDB and Arrow
+
+        for name in view.streams:
+            pipeline = self.running.pipelines.get(name)
+            lake = pipeline.lake if pipeline else None
+            if pipeline is None or lake is None or not lake.next_commit:
+                continue
+            events = newest_events(pipeline.table, catalog.streams[name], [field for field, _ in view.reads_of(name)])
+            reason = None if events is None else refuse_code(catalog.streams[name], view, events)
+            if reason:
+                raise DefinitionError(f"view '{view.name}': {reason}", where=catalog.locations.get(view.name))
+
+    def _reconcile(self, catalog: Catalog) -> None:
+        """Make pipelines and store what a catalog says. Safe to repeat after a crash or a failure at any point."""
+        for name, stream in catalog.base_streams.items():
+            self._go_on()
+            pipeline = self.running.pipelines.get(name)
+            if pipeline is None:
+                self._publish(self.running.catalog, {**self.running.pipelines, name: self._open_pipeline(stream)})
+            elif pipeline.stream.source != stream.source:  # its transport is opened with the new options
+                pipeline.close()
+                self._publish(self.running.catalog, {**self.running.pipelines, name: self._open_pipeline(stream)})
+            elif pipeline.stream != stream:
+                pipeline.redefine(stream)
+        pipelines = self.running.pipelines
+        lakes = {name: pipeline.lake for name, pipeline in pipelines.items()}
+        known = {name: lake for name, lake in lakes.items() if lake is not None}
+        tables = {name: lake.next_commit for name, lake in known.items()}
+        reconcile_views(
+            self._store, catalog, known, lambda stream: pipelines[stream].between_steps(), self._go_on, tables
+        )
+        # Last, for the views of the catalog before need them until here.
+        self._publish(catalog, {name: pipelines[name] for name in catalog.base_streams})
+        for name, pipeline in pipelines.items():
+            if name in catalog.base_streams:
+                pipeline.wake()
+            else:
+                pipeline.close()
+
+    def _publish(self, catalog: Catalog, pipelines: dict[str, RunningStream]) -> None:
+        self.running = Running(catalog, MappingProxyType(pipelines))
+
+    def _end_of(self, stream: str) -> int:
+        """The next commit of a stream; 0 if that cannot be told."""
+        pipeline = self.running.pipelines.get(stream)
+        return pipeline.lake.next_commit if pipeline and pipeline.lake else 0
+
+    def _pins(self) -> dict[str, int]:
+        """The present versions of all tables, without those whose files are damaged."""
+        pipelines = self.running.pipelines
+        lakes = {
+            name: pipelines[name].lake for name in logs_of(self.running.catalog.tables.values()) if name in pipelines
+        }
+        return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
+
+    def _wait_for_tables(self, stream: str, stopping: threading.Event) -> None:
+        """Before a stream begins: rows that were sent to a table before the start are in what its events join.
+
+        Each log would otherwise take in at its own pace what was sent while no server ran.
+        """
+        running = self.running
+        views = [view for view in running.catalog.views.values() if view.relation and stream in view.streams]
+        joined = {log for view in views if view.relation for log in view.relation.logs}
+        declared = [table.name for table in running.catalog.tables.values() if table.relation is None]
+        ends: dict[str, Position] = {}
+        for name in joined.intersection(declared):
+            with suppress(CorruptionError, KeyError):
+                ends[name] = running.pipelines[name].ingest.transport.end
+        deadline = time.monotonic() + TABLES_FIRST_S
+        while not stopping.is_set() and time.monotonic() < deadline:
+            lakes = [(running.pipelines[name].lake, end) for name, end in ends.items()]
+            if all(lake is None or lake.position.covers(end) for lake, end in lakes):
+                return
+            stopping.wait(0.05)
+
+    def _find_lake(self, stream: str) -> tuple[Stream, LakeTable] | None:
+        """The definition and the lake of a stream; None if it is not there. Raises CorruptionError if damaged."""
+        pipeline = self.running.pipelines.get(stream)
+        return (pipeline.stream, pipeline.table) if pipeline else None
+
+    def _shared_tables(self, session: Session, scratch: Path) -> TableSnapshots:
+        """The snapshots of tables for the workers: one of each table for all streams that are joined to it."""
+        # They load PySpark: the server accepts events first.
+        from headrace.maintain.spark_joins import TableLogs
+        from headrace.maintain.table_snapshots import TableSnapshots
+
+        if self._table_states is None:
+            self._table_states = TableSnapshots(session, TableLogs(self._find_lake), scratch / "tables")
+        return self._table_states
+
+    def _open_pipeline(self, stream: Stream) -> RunningStream:
+        """A stream whose files are damaged stands alone: it says so, and others go on."""
+        try:
+            pipeline = Pipeline(
+                self._workspace,
+                stream,
+                self._lease,
+                self._store,
+                self._end_of,
+                self._pins,
+                self._find_lake,
+                self._wait_for_tables,
+                self._shared_tables,
+            )
+        except CorruptionError as error:
+            log.error("a stream is damaged", stream=stream.name, error=str(error))
+            return DamagedStream(stream, error)
+        try:
+            self._start(pipeline)
+        except BaseException:
+            pipeline.close()
+            raise
+        return pipeline

@@ -1,0 +1,181 @@
+"""Endpoints that answer questions about a view: its rows, and the events behind one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headrace.errors import QuestionError, did_you_mean
+from headrace.serve import cell_question
+from headrace.serve.cell_question import CellQuestion
+from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
+from headrace.web.body import read_body, read_object
+from headrace.web.replies import reply_when_done
+from headrace.web.replies import reply_encoded
+from headrace.web.replies import NamedRoute, PlainRoute
+
+if TYPE_CHECKING:
+    from headrace.server.runtime import Runtime
+
+
+def _query_parameters(key: str, descriptions: Mapping[str, str]) -> list[dict[str, Any]]:
+    """OpenAPI of the query parameters of a question: `key.NAME`, described by `key`, and the others by name."""
+    keys = {
+        "name": "key",
+        "in": "query",
+        "style": "form",
+        "explode": True,
+        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        "description": key,
+    }
+    others = [
+        {"name": name, "in": "query", "schema": {"type": "string"}, "description": text}
+        for name, text in descriptions.items()
+    ]
+    return [keys, *others]
+
+
+_EXAMPLE = {"key": [{"page": "/home"}]}
+_DESCRIPTIONS = {
+    "by": "keys to group by, separated by commas; the others are merged. Empty: grand total",
+    "start": "start, inclusive: ISO 8601, or relative to the newest event, such as -1h",
+    "end": "end, exclusive; same formats as start",
+    "window": "window size: 1h, or of the calendar: 1 month, week; all is one window from start to end. With start, "
+    "windows are counted from there, except those of the calendar",
+    "every": "interval between window starts, such as 5m",
+    "having": "only rows for which this condition is true, such as n > 5; default: HAVING of the view. Empty: all rows",
+    "order_by": "order of the rows, such as n DESC; default: ORDER BY of the view. Empty: by window and key",
+    "cumulate": "running totals: windows grow by this step up to window",
+    "zone": "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC",
+    "order": "which windows come first: oldest (default) or newest; within a window rows are ordered by key",
+    "limit": f"maximum number of rows: default LIMIT of the view or {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
+    "cursor": "next_cursor of the previous reply; other parameters except limit must be the same",
+    "settled_only": "true: only rows that are settled",
+    "corrections": "true: rows also have events and corrections, the number of events that came after the row had "
+    "settled",
+    "version_as_of": "answer as of the first N commits of the log, computed from the lake; of a view over several "
+    "streams: visits=12,calls=7",
+    "timestamp_as_of": "answer as of a commit time: ISO 8601, or before now, such as -1h",
+}
+ASK_DOC: dict[str, Any] = {
+    "parameters": _query_parameters(
+        r"`key.NAME=value` selects rows with this key; repeat it for several values; \N is NULL.",
+        {name: _DESCRIPTIONS[name] for name in PARAMETERS},
+    )
+}
+LOOKUP_DOC: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "keys": {
+                            "description": 'a list of keys, such as `[{"page": "/home"}]`: rows come in this order',
+                            "type": "array",
+                            "items": {"type": "object"},
+                        },
+                        "key": {
+                            "description": "an object of keys and values (or lists of values), or a list of them",
+                            "oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
+                        },
+                        **{name: {"description": _DESCRIPTIONS[name]} for name in PARAMETERS},
+                    },
+                },
+                "example": {"keys": [{"page": "/home"}, {"page": "/cart"}], "start": "-1h", "window": "1h"},
+            }
+        },
+    }
+}
+_CELL_DESCRIPTIONS = {
+    "at": "any time in the window: ISO 8601, or relative to the newest event, such as -1h; not without a window",
+    "window": "window size, such as 1h; default: that of the view",
+    "every": "interval between window starts, such as 5m",
+    "zone": "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC",
+    "limit": f"maximum number of events: default {cell_question.DEFAULT_LIMIT}, "
+    f"at most {cell_question.HIGHEST_LIMIT:,}",
+    "cursor": "next_cursor of the previous reply",
+}
+_EXPLAIN_DOC: dict[str, Any] = {
+    "parameters": _query_parameters(
+        r"`key.NAME=value` for each key of the view; \N is NULL.",
+        {name: _CELL_DESCRIPTIONS[name] for name in cell_question.PARAMETERS},
+    )
+}
+
+
+def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
+    """The endpoints, over a runtime."""
+    routes = APIRouter(tags=["answers"], route_class=PlainRoute)
+
+    async def ask(question: Question, text: bytes, request: Request) -> Response:
+        if question.as_of is not None:
+            return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
+        held = runtime.ask_held(question, text)  # a change of threads takes longer than to answer from memory
+        if held is not None:
+            return reply_encoded(held)
+        return reply_encoded(await anyio.to_thread.run_sync(runtime.ask_json, question, text))
+
+    @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=ASK_DOC)
+    async def answer(view: str, request: Request) -> Response:
+        """Query a view: rows, freshness and settled flags.
+
+        With `version_as_of` or `timestamp_as_of` Spark computes the rows from the lake, which may take minutes. With
+        `Accept: application/x-ndjson` the reply is then a sequence of lines: `{"progress": {"done", "known", "unit"}}`
+        twice a second, and finally `{"answer": {…}}` or `{"error": {…}}`. Disconnecting cancels the query.
+        """
+        text = b"?" + request.scope["query_string"]
+        recent = runtime.recall(view, text)
+        if recent is not None:
+            return reply_encoded(recent)
+        question = Question.from_text(view, request.query_params.multi_items())
+        return await ask(question, text, request)
+
+    @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=LOOKUP_DOC)
+    async def lookup(view: str, request: Request) -> Response:
+        """Query many keys of a view in one request.
+
+        With `keys`, a list, the reply has every row of these keys, in their order, and `missing`: the keys that have no
+        row. It has at most 10,000 rows, and takes `start`, `end`, `window`, `every`, `cumulate`, `zone`, `order`,
+        `settled_only`, `corrections`, `version_as_of` and `timestamp_as_of`. With `key` it is a query as by GET.
+        """
+        text = await read_body(request, max_body)
+        recent = runtime.recall(view, text)
+        if recent is not None:
+            return reply_encoded(recent)
+        fields = read_object(text, QuestionError, _EXAMPLE)
+        if "keys" in fields:
+            return await ask(Question.lookup_of(view, fields.pop("keys"), **fields), text, request)
+        for name in fields:
+            if name not in ("key", *PARAMETERS):
+                raise QuestionError(
+                    f"'{name}' is not a parameter of a question",
+                    expected=f"key, {', '.join(PARAMETERS)}",
+                    fix=did_you_mean(name, ("key", *PARAMETERS)),
+                )
+        question = Question.of(view, **fields)
+        return await ask(question, text, request)
+
+    return routes
+
+
+def explain_routes(runtime: Runtime) -> APIRouter:
+    """The endpoint, over a runtime."""
+    routes = APIRouter(tags=["answers"], route_class=NamedRoute)
+
+    @routes.get("/v1/views/{view}/explain", response_class=Response, openapi_extra=_EXPLAIN_DOC)
+    async def explain(view: str, request: Request) -> Response:
+        """The events behind one cell, in order of arrival, with late events and corrections marked.
+
+        Spark reads them from the lake, which takes from half a second to minutes. Disconnecting cancels the query. 429
+        when two such queries are running, 503 while Spark is starting.
+        """
+        question = CellQuestion.from_text(view, request.query_params.multi_items())
+        return await reply_when_done(request, lambda job: runtime.explain(question, job).as_dict())
+
+    return routes
