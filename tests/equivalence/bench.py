@@ -29,7 +29,7 @@ from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version

@@ -23,7 +23,7 @@ from headrace.maintain.speed import Speed
 from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.lake.compact import Compaction
-from headrace.sql.events import SYSTEM_COLUMNS
+from headrace.serve.sql.event_queries import SYSTEM_COLUMNS
 
 from .bench import Bench
 

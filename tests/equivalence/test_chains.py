@@ -23,7 +23,7 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.asof.questions import LakeQuestions
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
@@ -31,9 +31,9 @@ from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.lake.pins import no_pins
 from headrace.lake.table import LakeTable
 from headrace.maintain.spark_joins import TableLogs
-from headrace.serve.cell_question import CellQuestion
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.server.reconcile import pin_tables, point_of
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Pinned, Version

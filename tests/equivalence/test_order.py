@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.aggregate import REGISTRY
-from headrace.asof.behind import COLUMNS, read_page
+from headrace.serve.past.cell_events import COLUMNS, read_page
 from headrace.maintain.partials import read_events
 from tests.aggregates import TEST_ONLY
 

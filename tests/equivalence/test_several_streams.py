@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from headrace.asof.questions import LakeQuestions
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import ConflictError, QuestionError
-from headrace.serve.cell_question import CellQuestion
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.server.reconcile import point_of, reconcile_views
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version

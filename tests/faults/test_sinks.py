@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.faults import VARIABLE
-from headrace.sink.files import TEMPORARY
+from headrace.deliver.sinks.files_sink import TEMPORARY
 from tests.unit.sink.bench import Receiver, data_files
 
 from ..server import UpServer

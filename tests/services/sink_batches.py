@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.sink.base import SinkBatch, SinkChange
+from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange
 from headrace.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Type
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.sink.latest import LatestRows
+from headrace.deliver.sinks.kafka_sink import LatestRows
 from tests.server import UpServer
 from tests.waiting import wait_until
 

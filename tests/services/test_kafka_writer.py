@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.define.model import Mode, Sink
-from headrace.sink.base import DestinationError, SinkChange
-from headrace.sink.kafka import KafkaWriter
-from headrace.sink.latest import LatestRows
+from headrace.deliver.sinks.sink_writer import DestinationError, SinkChange
+from headrace.deliver.sinks.kafka_sink import KafkaWriter
+from headrace.deliver.sinks.kafka_sink import LatestRows
 
 from .running import ANSWER_S, Kafka
 from .sink_batches import batch, deletes, full, row, upserts
@@ -171,7 +171,7 @@ def test_a_missing_topic_is_named_and_not_created(kafka: Kafka) -> None:
 
 
 def test_a_broker_that_cannot_be_reached(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.sink.kafka_client.REQUEST_S", 3.0)
+    monkeypatch.setattr("headrace.deliver.sinks.kafka_client.REQUEST_S", 3.0)
     options = {"properties.bootstrap.servers": "127.0.0.1:1"}
     with pytest.raises(DestinationError, match=r"Kafka at 127.0.0.1:1 .*Connection refused.*it is tried again"):
         open_writer(make_sink(kafka, "topic", **options)).resume()
@@ -246,12 +246,12 @@ def test_a_broker_that_is_killed_and_comes_back(
     writer.resume()
     writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
     kafka.kill()
-    monkeypatch.setattr("headrace.sink.kafka.DELIVERY_S", 1.0)
+    monkeypatch.setattr("headrace.deliver.sinks.kafka_sink.DELIVERY_S", 1.0)
     with pytest.raises(DestinationError):
         writer.write(batch(upserts([row("/a", 2)], 2), "c2"))
     writer.close()
     kafka.start()
-    monkeypatch.setattr("headrace.sink.kafka.DELIVERY_S", 60.0)
+    monkeypatch.setattr("headrace.deliver.sinks.kafka_sink.DELIVERY_S", 60.0)
     writer = open_writer(sink)
     resumed = writer.resume()
     if resumed != full("c2"):  # the transaction may have been committed while its reply was lost

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from headrace.define.model import Mode, Sink
 from headrace.errors import SecretError
 from headrace.secrets import reveal
-from headrace.serve.values import encoder
-from headrace.sink.base import DestinationError, SinkBatch, SinkChange
-from headrace.sink.postgres import PostgresWriter
-from headrace.sink.postgres_table import TableName
+from headrace.serve.json_values import encoder
+from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch, SinkChange
+from headrace.deliver.sinks.postgres_sink import PostgresWriter
+from headrace.deliver.sinks.postgres_table import TableName
 from headrace.types import (
     BIGINT,
     BOOLEAN,
@@ -473,7 +473,7 @@ def test_an_index_that_is_too_small(session: Session) -> None:
 
 
 def test_a_table_that_is_locked(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.sink.postgres.LOCK_TIMEOUT_MS", 200)
+    monkeypatch.setattr("headrace.deliver.sinks.postgres_sink.LOCK_TIMEOUT_MS", 200)
     session.writer.write(batch(upserts([row("/a", 1)]), "c1", snapshot=True))
     with psycopg.connect(reveal("secret:PG_URL")) as other:
         other.execute("LOCK TABLE counts")

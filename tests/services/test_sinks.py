@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.language.terms import quote
 from headrace.language.source_text import escape
-from headrace.sink.latest import LatestRows
+from headrace.deliver.sinks.kafka_sink import LatestRows
 from tests.names import candidates
 from tests.services.running import Kafka, Postgres
 from tests.unit.sink.bench import Bench, read_files

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.faults import VARIABLE
 from headrace.format import iso
-from headrace.sink.latest import LatestRows
+from headrace.deliver.sinks.kafka_sink import LatestRows
 from tests.server import UpServer
 from tests.waiting import wait_until
 from tests.warm import Java, WarmServer

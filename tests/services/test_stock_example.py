@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.sink.latest import LatestRows
+from headrace.deliver.sinks.kafka_sink import LatestRows
 from tests.examples.answers import stock
 from tests.server import UpServer
 from tests.waiting import wait_until

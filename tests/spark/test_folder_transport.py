@@ -22,7 +22,7 @@ from headrace.lake.upkeep import Upkeep
 from headrace.maintain.speed import Speed
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version
 from headrace.transport.position import START

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.errors import NotReadyError, SqlError
-from headrace.sql.answer import SqlAnswer
-from headrace.sql.events import Events, running_streams
+from headrace.serve.sql.sql_answer import SqlAnswer
+from headrace.serve.sql.event_queries import LakeEvents, running_streams
 from headrace.workspace.applied import read_running
 from headrace.workspace.settings import Workspace
 from tests.unit.lake.dead_lake import DeadLake, stream_of
@@ -77,7 +77,7 @@ def _visit(page: str, tags: list[str]) -> bytes:
 @pytest.fixture
 def ask(workspace: Workspace, spark: Any) -> Iterator[Any]:
     def sql(query: str, limit: int | None = None) -> SqlAnswer:
-        return Events(workspace, spark).sql(query, limit)
+        return LakeEvents(workspace, spark).sql(query, limit)
 
     yield sql
     for name in ("visits", "quiet", "grown", "tagged", 'web "events"/`1`'):
@@ -129,7 +129,7 @@ def test_rows_are_cut_and_streams_without_events_are_empty(ask: Any) -> None:
 
 
 def test_progress_counts_tasks(workspace: Workspace, spark: Any) -> None:
-    events = Events(workspace, spark)
+    events = LakeEvents(workspace, spark)
     events.sql("SELECT page, count(*) FROM visits GROUP BY page")
 
     def all_done() -> bool:

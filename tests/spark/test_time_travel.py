@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from headrace.asof import build
-from headrace.asof.questions import LakeQuestions, find_commits
+from headrace.serve.past import past_build
+from headrace.serve.past.past_questions import LakeQuestions, find_commits
 from headrace.language.terms import quote
 from headrace.define.model import LogicalView
 from headrace.errors import HeadraceError, QuestionError, QuestionLimitError, UnavailableError
@@ -23,17 +23,17 @@ from headrace.lake.commits import reading_commits, times_before
 from headrace.lake.compact import Compaction
 from headrace.serve import evaluate
 from headrace.serve.answer import Answer
-from headrace.serve.as_of import AsOf
+from headrace.serve.question_times import AsOf
 from headrace.serve.evaluate import question_limit, read
-from headrace.serve.plan import plan
+from headrace.serve.read_plan import plan
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.spark.jobs import Job
-from headrace.sql.answer import SqlAnswer
-from headrace.sql.children import Children
-from headrace.sql.logical import ask_logical
-from headrace.sql.pages import Pages
-from headrace.sql.query import run_sql
+from headrace.serve.sql.sql_answer import SqlAnswer
+from headrace.serve.sql.children import Children
+from headrace.serve.sql.logical_answers import ask_logical
+from headrace.serve.sql.logical_answers import AnswerPages
+from headrace.serve.sql.view_queries import run_sql
 from headrace.store.base import Store
 from headrace.types import BIGINT, BOOLEAN
 from tests.equivalence.bench import Bench
@@ -154,7 +154,7 @@ def test_an_answer_about_the_past_has_a_time_limit(log: Log, monkeypatch: pytest
 def test_a_stop_ends_questions_that_spark_computes(
     log: Log, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, build_past = log.bench, build.build_as_of
+    bench, build_past = log.bench, past_build.build_as_of
     questions = LakeQuestions(
         bench.store, lambda name: (bench.stream, bench.table), lambda: spark, up_to_date, tmp_path
     )
@@ -163,7 +163,7 @@ def test_a_stop_ends_questions_that_spark_computes(
         questions.stop()
         return build_past(*arguments)
 
-    monkeypatch.setattr(build, "build_as_of", stop_meanwhile)
+    monkeypatch.setattr(past_build, "build_as_of", stop_meanwhile)
     for _ in range(2):  # the second one begins after the stop
         with pytest.raises(UnavailableError, match="the server is stopping"):
             questions.ask(Question.of("v0", version_as_of=2))
@@ -256,7 +256,7 @@ def test_a_logical_view_as_of_a_commit_and_a_time(log: Log) -> None:
         )  # fmt: skip
 
     def ask(**options: Any) -> Answer:
-        return ask_logical(view, Question.of("both", **options), run, Pages())
+        return ask_logical(view, Question.of("both", **options), run, AnswerPages())
 
     def expected(commits: int) -> dict[str, Any]:
         rows = [log.snapshots[name, commits].answer.rows() for name in ("v0", "v1")]

@@ -26,7 +26,7 @@ from headrace.maintain.partials import OUR_COLUMNS, write_partials
 from headrace.engine.time_functions import register
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

@@ -11,11 +11,11 @@ import headrace
 from headrace.api.connect import Connection
 from headrace.api.consumer import ReceivedBatch, ReceivedEvent, Subscription
 from headrace.api.objects import ConnectedStream, ConnectedView
-from headrace.follow.page import StreamEvent
+from headrace.deliver.event_page import StreamEvent
 from headrace.ingest.receiver import IngestReply, TokenState
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation
-from headrace.sql.answer import SqlAnswer
+from headrace.serve.sql.sql_answer import SqlAnswer
 
 CLASSES = (
     Connection,

@@ -17,8 +17,8 @@ import pytest
 from headrace.api.remote_calls import ServerEvents
 from headrace.api.connect import connect
 from headrace.errors import NotFoundError, NotReadyError, QuestionError
-from headrace.serve.change import Change
-from headrace.serve.change_cursor import Cursor
+from headrace.serve.change_batch import ViewChange
+from headrace.serve.change_batch import ChangeCursor
 from headrace.store.base import Step
 from headrace.transport.position import Position
 from tests.ports import free_port
@@ -242,7 +242,7 @@ def test_the_end_of_a_view_ends_the_reply(shop: Shop) -> None:
 # Python
 
 
-def next_change(changes: Iterator[Change]) -> tuple[Any, ...]:
+def next_change(changes: Iterator[ViewChange]) -> tuple[Any, ...]:
     change = next(changes)
     return change.op, change.row.get("page"), change.row.get("hits")
 
@@ -272,7 +272,7 @@ def test_python_continues_after_a_cursor(shop: Shop) -> None:
         changes = workspace.subscribe("traffic")
         cursor = next(changes).cursor
         assert cursor
-        assert Cursor.from_text(cursor).tick == 1
+        assert ChangeCursor.from_text(cursor).tick == 1
         changes.close()
         shop.commit(visit_of("/cart", 0))
         again = workspace.subscribe("traffic", cursor=cursor)
@@ -281,7 +281,7 @@ def test_python_continues_after_a_cursor(shop: Shop) -> None:
 
 
 def test_in_the_process_of_the_server(shop: Shop) -> None:
-    from headrace.follow.change_question import ChangeQuestion
+    from headrace.deliver.change_question import ChangeQuestion
 
     shop.commit(visit_of("/home", 0))
     changes = shop.served.runtime.changes(ChangeQuestion.of("traffic"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from headrace.alert.status import AlertStatus
+from headrace.deliver.delivery_status import AlertStatus
 from headrace.cli.app import run
 from headrace.server.status import WorkspaceStatus
 from headrace.web.application import Timeouts

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.follow.page import EventCursor, UnionCursor
+from headrace.deliver.event_page import EventCursor, UnionCursor
 from headrace.ingest.receiver import make_token, read_token
 from headrace.names import decode_name, encode_name
-from headrace.serve.as_of import read_as_of, write_commits
+from headrace.serve.question_times import read_as_of, write_commits
 from headrace.transport.position import Position
 
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=63)

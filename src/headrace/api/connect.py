@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from headrace.api.paging import read_whole
 from headrace.api.refusals import needs_server
 from headrace.errors import HeadraceError, InUseError
-from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT
+from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT
 from headrace.ingest.formats.layout import ANY, Layout
 from headrace.serve.question import Keys, Question
 from headrace.workspace.holder import live_holder
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from headrace.api.event_sender import EventSender
     from headrace.api.objects import ConnectedTable
     from headrace.api.verbs import Backend, Verbs
-    from headrace.follow.change_question import ChangeQuestion
-    from headrace.follow.page import StreamEvent
+    from headrace.deliver.change_question import ChangeQuestion
+    from headrace.deliver.event_page import StreamEvent
     from headrace.ingest.generate.generator import Generated
     from headrace.ingest.receiver import IngestReply, TokenState
     from headrace.ingest.sending import Sending, SendProgress, SendReply
     from headrace.plan.change import Plan
     from headrace.serve.answer import Answer
-    from headrace.serve.cell_question import CellQuestion
-    from headrace.serve.change import Change
+    from headrace.serve.explanation import CellQuestion
+    from headrace.serve.change_batch import ViewChange
     from headrace.serve.explanation import Explanation
     from headrace.spark.jobs import Job
-    from headrace.sql.answer import SqlAnswer, SqlLimit
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
 
 Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another object that exports Arrow streams
 Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
@@ -99,7 +99,7 @@ class Connection:
         question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, *more)
         return self.whole(question) if limit is None else self.answer(question)
 
-    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         """The changes of a view, as `subscribe` gives them, for a ChangeQuestion."""
         if self.url is None:  # a server may have been started meanwhile
             self._change_to_server()
@@ -136,7 +136,7 @@ class Connection:
         zone: str | None = None,
     ) -> Explanation:
         """The events behind one cell of a view; `CellQuestion` describes the parameters."""
-        from headrace.serve.cell_question import CellQuestion  # when used, so that commands start quickly
+        from headrace.serve.explanation import CellQuestion  # when used, so that commands start quickly
 
         return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor, zone))
 
@@ -305,7 +305,7 @@ class Connection:
         so many events instead. With `follow=False` it ends after the last event that there is.
         """
         from headrace.api.consumer import tail_events  # as above
-        from headrace.follow.page import EventQuestion  # as above
+        from headrace.deliver.event_page import EventQuestion  # as above
 
         question = EventQuestion(start=start, last=last, where=where, key=key)
         return tail_events(self._backend, stream, question, follow=follow)
@@ -328,7 +328,7 @@ class Connection:
     ) -> Iterable[Any]:
         """The changes of a view or the events of a stream, as they come; it never ends.
 
-        Of a view all rows come first (unless `snapshot` is false), then each row that changes: a `Change` has `op`
+        Of a view all rows come first (unless `snapshot` is false), then each row that changes: a `ViewChange` has `op`
         (upsert, delete or restart), `row`, `version`, `commit` and, on the last one of those that belong together, a
         `cursor` to continue after it. `where` is a condition on the columns, `key` selects by keys; `settled_only` is
         for rows of settled windows. Of a stream it is the same as `tail`.
@@ -341,7 +341,7 @@ class Connection:
         """
         # As above.
         from headrace.api.consumer import Subscription, kind_of
-        from headrace.follow.change_question import ChangeQuestion
+        from headrace.deliver.change_question import ChangeQuestion
 
         if name is None:
             if kind_of(self._backend, what) == "view":

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.errors import NotFoundError, did_you_mean
-from headrace.follow.page import Columns, EventPage, EventQuestion, StreamEvent, decode_values, read_columns
-from headrace.serve.change import Change
+from headrace.deliver.event_page import Columns, EventPage, EventQuestion, StreamEvent, decode_values, read_columns
+from headrace.serve.change_batch import ViewChange
 
 if TYPE_CHECKING:
     from headrace.api.verbs import Backend, Verbs
@@ -38,11 +38,11 @@ def tail_events(verbs: Verbs, stream: str, question: EventQuestion, *, follow: b
 class ReceivedEvent:
     """An event, or a change of a view, that a subscription delivered.
 
-    It has the attributes of a `StreamEvent`, or of a `Change`, and `attempt` and `ack()`. `event["page"]` is a field,
+    It has the attributes of a `StreamEvent`, or of a `ViewChange`, and `attempt` and `ack()`. `event["page"]` is a field,
     or a column of the row.
     """
 
-    def __init__(self, event: StreamEvent | Change, batch: ReceivedBatch, content: Mapping[str, Any]) -> None:
+    def __init__(self, event: StreamEvent | ViewChange, batch: ReceivedBatch, content: Mapping[str, Any]) -> None:
         self.event = event
         self.content = content  # as JSON
         self._batch = batch
@@ -51,7 +51,7 @@ class ReceivedEvent:
         return getattr(self.event, name)
 
     def __getitem__(self, field: str) -> Any:
-        return self.event.row[field] if isinstance(self.event, Change) else self.event[field]
+        return self.event.row[field] if isinstance(self.event, ViewChange) else self.event[field]
 
     def __repr__(self) -> str:
         return f"<{self._batch.subscription} {self.event!r}>"
@@ -157,10 +157,10 @@ class Subscription:
         self.close()
 
 
-def _read(content: Mapping[str, Any], columns: Columns) -> StreamEvent | Change:
+def _read(content: Mapping[str, Any], columns: Columns) -> StreamEvent | ViewChange:
     if "op" not in content:
         return StreamEvent.from_dict(content, columns)
-    return Change(content["op"], decode_values(content.get("row", {}), columns), content["version"], content["commit"])
+    return ViewChange(content["op"], decode_values(content.get("row", {}), columns), content["version"], content["commit"])
 
 
 def kind_of(backend: Backend, name: str) -> str:

@@ -10,7 +10,7 @@ import orjson
 from headrace.language.source_text import quote_lines
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError, Location, QuestionError, UnavailableError
 from headrace.serve.question import ALL, NEWEST, OLDEST, Question, key_text
-from headrace.serve.times import Bound, iso_ms
+from headrace.serve.question_times import Bound, iso_ms
 
 
 def encode_question(question: Question) -> bytes:

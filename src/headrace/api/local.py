@@ -18,22 +18,22 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.alert.status import AlertStatus
+    from headrace.deliver.delivery_status import AlertStatus
     from headrace.api.local_events import LocalEvents
     from headrace.api.local_planning import LocalPlanning
     from headrace.api.local_questions import LocalQuestions
     from headrace.api.local_status import LocalStatus
     from headrace.api.local_writer import LocalWriter
-    from headrace.follow.change_question import ChangeQuestion
-    from headrace.follow.failed import FailedCalls
-    from headrace.follow.page import EventPage, EventQuestion
+    from headrace.deliver.change_question import ChangeQuestion
+    from headrace.deliver.failed_events import FailedCalls
+    from headrace.deliver.event_page import EventPage, EventQuestion
     from headrace.ingest.formats.layout import Layout
     from headrace.ingest.receiver import IngestReply, SentStatus
     from headrace.lake.dead import DeadLetters
     from headrace.plan.change import Plan, RollbackStep
     from headrace.serve.answer import Answer
-    from headrace.serve.cell_question import CellQuestion
-    from headrace.serve.change import Change
+    from headrace.serve.explanation import CellQuestion
+    from headrace.serve.change_batch import ViewChange
     from headrace.serve.explanation import Explanation
     from headrace.serve.question import Question
     from headrace.server.status import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         WorkspaceStatus,
     )
     from headrace.spark.jobs import Job
-    from headrace.sql.answer import SqlAnswer, SqlLimit
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.transport.sent import FilePiece
     from headrace.workspace.lease import Lease
 
@@ -126,7 +126,7 @@ class LocalWorkspace(WithoutServer):
         """Run a SELECT over the views as the server left them."""
         return self._questions.sql(query, limit, job)
 
-    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         """Without a server no changes come."""
         refuse_logical(self._folder.catalog.logical, question.view, "changes")
         if question.view not in self._folder.catalog.views:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from headrace.alert.describe import describe
-from headrace.alert.state import read_state, state_file
-from headrace.alert.status import AlertStatus
+from headrace.deliver.alerts.alert_condition import describe
+from headrace.deliver.alerts.alert_state import read_state, state_file
+from headrace.deliver.delivery_status import AlertStatus
 from headrace.api.local_folder import WorkspaceFolder
 from headrace.api.refusals import DOWN
 

@@ -14,19 +14,19 @@ from headrace.api.refusals import DOWN
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer, question_limit
 from headrace.serve.question import Question
-from headrace.serve.streams import Fresh
+from headrace.serve.freshness import Fresh
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.asof.questions import LakeQuestions
+    from headrace.serve.past.past_questions import LakeQuestions
     from headrace.define.model import LogicalView
-    from headrace.serve.as_of import AsOf
-    from headrace.serve.cell_question import CellQuestion
+    from headrace.serve.question_times import AsOf
+    from headrace.serve.explanation import CellQuestion
     from headrace.serve.explanation import Explanation
     from headrace.spark.jobs import Job
-    from headrace.sql.answer import SqlAnswer, SqlLimit
-    from headrace.sql.pages import Pages
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+    from headrace.serve.sql.logical_answers import AnswerPages
     from headrace.store.version import Version
 
 
@@ -43,7 +43,7 @@ class LocalQuestions:
         self._settings = folder.workspace.settings
         self._spark: SparkSession | None = None
         self._past: LakeQuestions | None = None
-        self._pages: Pages | None = None
+        self._pages: AnswerPages | None = None
         self._resources = ExitStack()  # Spark and its temporary files, once a question needs them
 
     def close(self) -> None:
@@ -62,10 +62,10 @@ class LocalQuestions:
             return answer(store, question, stopped_freshness, datetime.now(UTC))
 
     def _ask_logical(self, view: LogicalView, question: Question, job: Job | None) -> Answer:
-        from headrace.sql.logical import ask_logical  # only commands that use it load it
-        from headrace.sql.pages import Pages  # only commands that use it load it
+        from headrace.serve.sql.logical_answers import ask_logical  # only commands that use it load it
+        from headrace.serve.sql.logical_answers import AnswerPages  # only commands that use it load it
 
-        self._pages = self._pages or Pages()
+        self._pages = self._pages or AnswerPages()
         return ask_logical(view, question, partial(self._sql_as_of, job), self._pages)
 
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
@@ -75,7 +75,7 @@ class LocalQuestions:
 
     def _lake_questions(self) -> LakeQuestions:
         """Answers questions from the lake; created on first use."""
-        from headrace.asof.questions import LakeQuestions  # only commands that use it load it
+        from headrace.serve.past.past_questions import LakeQuestions  # only commands that use it load it
 
         if self._past is None:
             store = self._folder.need_store("no view has ever been computed")
@@ -98,8 +98,8 @@ class LocalQuestions:
         return self._sql_as_of(job, query, limit, None)
 
     def _sql_as_of(self, job: Job | None, query: str, limit: SqlLimit, as_of: AsOf | None) -> SqlAnswer:
-        from headrace.sql.children import Children  # only commands that use it load it
-        from headrace.sql.query import run_sql  # only commands that use it load it
+        from headrace.serve.sql.children import Children  # only commands that use it load it
+        from headrace.serve.sql.view_queries import run_sql  # only commands that use it load it
 
         store = self._folder.need_store("no view has ever been computed")
         children, find = Children.of(self._settings), partial(self._lake_questions().as_of, job=job)

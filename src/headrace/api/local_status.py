@@ -12,7 +12,7 @@ from headrace.errors import CorruptionError
 from headrace.format import iso_us
 from headrace.lake.figures import lake_figures
 from headrace.lake.lateness_record import read_lateness
-from headrace.serve.streams import Fresh
+from headrace.serve.freshness import Fresh
 from headrace.server.describe_view import (
     LayerCounts,
     describe_audit,
@@ -38,7 +38,7 @@ from headrace.server.status import (
 )
 from headrace.server.running_stream import Lanes
 from headrace.server.composed_status import describe_tables
-from headrace.sink.progress import read_progress
+from headrace.deliver.sinks.sink_progress import read_progress
 from headrace.store.version import Version
 from headrace.transport.position import START
 from headrace.transport.stored import backlog_bytes, check_transport

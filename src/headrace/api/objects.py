@@ -9,7 +9,7 @@ from headrace.language.durations import format_duration
 from headrace.errors import HeadraceError, unknown
 from headrace.format import count, freshness, span
 from headrace.html import Html, Part, tag
-from headrace.serve.notebook import answer_html, bars_svg, block, facts_html, heading, quiet, table
+from headrace.serve.answer_html import answer_html, bars_svg, block, facts_html, heading, quiet, table
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from headrace.language.token_cursor import parse_type
 from headrace.errors import IngestError, NotReadyError, RequestError, SqlError, not_a_table
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import ANY, Layout, format_of
-from headrace.serve.values import key_value
+from headrace.serve.json_values import key_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.serve.answer import Answer
     from headrace.server.status import StreamStatus, ViewStatus
     from headrace.server.status import TableStatus
-    from headrace.sql.answer import SqlAnswer
+    from headrace.serve.sql.sql_answer import SqlAnswer
 
 
 

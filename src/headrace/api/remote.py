@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import orjson
 
-from headrace.alert.status import AlertStatus, SilenceStatus
+from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
 from headrace.api.remote_calls import ChangeCalls
 from headrace.api.encoding import encode_question, key_pairs
 from headrace.errors import (
@@ -22,8 +22,8 @@ from headrace.errors import (
     not_a_stream,
     unknown,
 )
-from headrace.follow.page import EventPage, EventQuestion
-from headrace.follow.terms import SubscriptionStatus
+from headrace.deliver.event_page import EventPage, EventQuestion
+from headrace.deliver.delivery_status import SubscriptionStatus
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
 from headrace.plan.change import Change, Plan, RollbackStep
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from headrace.api.remote_dead_letters import RemoteDeadLetters
-    from headrace.serve.cell_question import CellQuestion
+    from headrace.serve.explanation import CellQuestion
     from headrace.serve.explanation import Explanation
     from headrace.serve.question import Question
-    from headrace.sql.answer import SqlAnswer, SqlLimit
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.transport.sent import FilePiece
 
 SUBSCRIPTIONS = "/v1/subscriptions"
@@ -159,7 +159,7 @@ class RemoteWorkspace(ChangeCalls):
 
     def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
         """Run a SELECT; the reply is Arrow, which keeps all types. The server has a deadline for it."""
-        from headrace.sql.answer import ARROW_STREAM, SqlAnswer  # loads Arrow, which only this method needs
+        from headrace.serve.sql.sql_answer import ARROW_STREAM, SqlAnswer  # loads Arrow, which only this method needs
 
         body = orjson.dumps({"query": query, "limit": limit})
         return SqlAnswer.from_arrow(self.when_ready(lambda: self._sql(body, ARROW_STREAM)))

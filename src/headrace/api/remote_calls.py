@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from headrace.language.token_cursor import parse_type
 from headrace.serve.question import key_text
-from headrace.serve.values import decoder
+from headrace.serve.json_values import decoder
 
 if TYPE_CHECKING:
     from headrace.workspace.settings import Workspace
-    from headrace.follow.change_question import ChangeQuestion
-    from headrace.serve.change import Change
+    from headrace.deliver.change_question import ChangeQuestion
+    from headrace.serve.change_batch import ViewChange
 
 
 
@@ -264,10 +264,10 @@ def _seconds(text: str | None) -> float | None:
 class ChangeCalls(ServerCalls):
     """Requests for changes."""
 
-    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         """The changes of a view as they come. When the connection is lost it continues after the last change."""
 
-        def read() -> Iterator[tuple[Change | None, str | None]]:
+        def read() -> Iterator[tuple[ViewChange | None, str | None]]:
             return self._changes_once(question)  # after the last change that came
 
         for change, cursor in self.reconnecting(read):
@@ -276,7 +276,7 @@ class ChangeCalls(ServerCalls):
             if change:
                 yield change
 
-    def _changes_once(self, question: ChangeQuestion) -> Iterator[tuple[Change | None, str | None]]:
+    def _changes_once(self, question: ChangeQuestion) -> Iterator[tuple[ViewChange | None, str | None]]:
         path = f"/v1/views/{quote(question.view, safe='')}/changes"
         headers = {"accept": EVENT_STREAM} | ({"last-event-id": question.cursor} if question.cursor else {})
         params = _change_parameters(question)
@@ -297,16 +297,16 @@ class ChangeCalls(ServerCalls):
                     yield None, id
 
 
-def _read_change(content: dict[str, Any], decoders: dict[str, Any], cursor: str | None) -> Change | None:
+def _read_change(content: dict[str, Any], decoders: dict[str, Any], cursor: str | None) -> ViewChange | None:
     if content["op"] == "caught_up":
         return None
-    from headrace.serve.change import Change  # only for readers of changes
+    from headrace.serve.change_batch import ViewChange  # only for readers of changes
 
     row = {
         name: value if value is None or decoders.get(name) is None else decoders[name](value)
         for name, value in content.get("row", {}).items()
     }
-    return Change(content["op"], row, content["version"], content["commit"], cursor)
+    return ViewChange(content["op"], row, content["version"], content["commit"], cursor)
 
 
 def _change_parameters(question: ChangeQuestion) -> list[tuple[str, str]]:

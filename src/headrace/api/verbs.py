@@ -11,18 +11,18 @@ from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenSta
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.alert.status import AlertStatus, SilenceStatus
+    from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
     from headrace.api.remote import RemoteWorkspace
     from headrace.api.local import LocalWorkspace
-    from headrace.follow.change_question import ChangeQuestion
-    from headrace.follow.page import EventPage, EventQuestion
-    from headrace.follow.terms import SubscriptionStatus
+    from headrace.deliver.change_question import ChangeQuestion
+    from headrace.deliver.event_page import EventPage, EventQuestion
+    from headrace.deliver.delivery_status import SubscriptionStatus
     from headrace.ingest.formats.layout import Layout
     from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
     from headrace.plan.change import Plan, RollbackStep
     from headrace.serve.answer import Answer
-    from headrace.serve.cell_question import CellQuestion
-    from headrace.serve.change import Change
+    from headrace.serve.explanation import CellQuestion
+    from headrace.serve.change_batch import ViewChange
     from headrace.serve.explanation import Explanation
     from headrace.serve.question import Question
     from headrace.server.runtime import Runtime
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         WorkspaceStatus,
     )
     from headrace.spark.jobs import Job
-    from headrace.sql.answer import SqlAnswer, SqlLimit
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.transport.sent import FilePiece
 
 
@@ -85,7 +85,7 @@ class Verbs(Protocol):
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer a question."""
 
-    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         """The changes of a view as they come."""
 
     def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:

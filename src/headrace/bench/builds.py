@@ -28,7 +28,7 @@ from headrace.maintain.batch import Batch, Sizes
 from headrace.maintain.partials import read_events, write_partials
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.server.describe_view import memory_mb
 from headrace.server.reconcile import point_of
 from headrace.spark.build import build_session

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from headrace.lake.table import LakeTable
-from headrace.serve.times import iso_ms
+from headrace.serve.question_times import iso_ms
 
 Row = dict[str, Any]
 

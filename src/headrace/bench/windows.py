@@ -24,7 +24,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.maintain.lift import Lifting, lift_view, parts_of
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.base import Step, Store
 from headrace.store.opening import open_temporary
 from headrace.transport.position import Position

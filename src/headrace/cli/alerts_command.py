@@ -17,7 +17,7 @@ from headrace.names import shell
 from headrace.serve.question import key_text
 
 if TYPE_CHECKING:
-    from headrace.alert.status import AlertStatus, IncidentStatus
+    from headrace.deliver.delivery_status import AlertStatus, IncidentStatus
 
 NO_ALERTS = "no alerts yet: CREATE ALERT in definitions/ declares one, `headrace up` starts it"
 WINDOW = ("window_start", "window_end")

@@ -15,7 +15,7 @@ from headrace.cli.output import cell, console, count, key_cell, plain_cell, plur
 from headrace.cli.fitted_table import FittedTable
 from headrace.cli.waiting import waiting
 from headrace.format import version_shown
-from headrace.serve.cell_question import CellQuestion
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.explanation import ExplainedEvent, Explanation
 from headrace.spark.jobs import Job
 

@@ -24,7 +24,7 @@ from headrace.cli.common_options import (
     open_connection,
 )
 from headrace.cli.output import console, count, print_json, say, span
-from headrace.follow.terms import SubscriptionStatus
+from headrace.deliver.delivery_status import SubscriptionStatus
 
 if TYPE_CHECKING:
     from headrace.server.status import SinkStatus

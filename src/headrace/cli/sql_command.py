@@ -21,7 +21,7 @@ from headrace.spark.jobs import Job
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.sql.answer import SqlAnswer, SqlLimit
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
 
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
@@ -88,8 +88,8 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
             expected="the folder of a workspace on this machine",
         )
     # They load DuckDB and PySpark, which only --events needs.
-    from headrace.sql.events import open_events
-    from headrace.sql.query import check_text
+    from headrace.serve.sql.event_queries import open_events
+    from headrace.serve.sql.view_queries import check_text
 
     check_text(text, limit)  # before Spark is started
     with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as events:

@@ -21,7 +21,7 @@ from headrace.names import shell
 from headrace.server.layer_text import alarm, building, checked, shares
 
 if TYPE_CHECKING:
-    from headrace.alert.status import AlertStatus
+    from headrace.deliver.delivery_status import AlertStatus
     from headrace.server.status import FieldStatus, LogicalStatus, StreamStatus, ViewStatus, WorkspaceStatus
 
 EVERY_S = 1.0

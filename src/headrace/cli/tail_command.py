@@ -16,8 +16,8 @@ from headrace.cli.output import key_cell, printable
 from headrace.api.connect import Connection
 from headrace.api.consumer import tail_pages
 from headrace.errors import UsageError
-from headrace.follow.page import EventQuestion
-from headrace.follow.terms import DEFAULT_BATCH
+from headrace.deliver.event_page import EventQuestion
+from headrace.deliver.delivery_status import DEFAULT_BATCH
 
 DEFAULT_LAST = 10
 

@@ -20,8 +20,8 @@ from headrace.cli.common_options import WorkspaceOption, complete_view, open_con
 from headrace.cli.output import cell, console, key_cell, plain_cell, plural, printable
 from headrace.cli.fitted_table import FittedTable
 from headrace.cli.live_status import until_quit
-from headrace.follow.change_question import ChangeQuestion
-from headrace.serve.change import Change
+from headrace.deliver.change_question import ChangeQuestion
+from headrace.serve.change_batch import ViewChange
 
 REFRESH_S = 0.25
 BRIGHT_S = 1.5  # how long a row that has changed stands out
@@ -74,7 +74,7 @@ def _print_lines(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def describe(change: Change) -> str:
+def describe(change: ViewChange) -> str:
     """A change in one line."""
     if change.op == "restart":
         return "restart: the rows before are void"
@@ -94,7 +94,7 @@ class LiveRows:
         self.error: BaseException | None = None
         self.ended = threading.Event()
 
-    def follow(self, changes: Iterable[Change]) -> None:
+    def follow(self, changes: Iterable[ViewChange]) -> None:
         """Add changes until they end."""
         try:
             for change in changes:
@@ -104,7 +104,7 @@ class LiveRows:
         finally:
             self.ended.set()
 
-    def add(self, change: Change) -> None:
+    def add(self, change: ViewChange) -> None:
         """One change."""
         with self._lock:
             self._changes += 1
@@ -161,7 +161,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _show(out: Console, view: str, changes: Iterable[Change]) -> None:
+def _show(out: Console, view: str, changes: Iterable[ViewChange]) -> None:
     rows = LiveRows(view)
     threading.Thread(target=rows.follow, args=[changes], name="changes", daemon=True).start()
     rows.ended.wait(REFRESH_S)

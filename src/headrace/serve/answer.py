@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.language.token_cursor import parse_type
 from headrace.format import iso
-from headrace.serve.values import decoder, encoder
+from headrace.serve.json_values import decoder, encoder
 from headrace.types import Type
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """The answer as a notebook shows it."""
-        from headrace.serve.notebook import answer_html  # only notebooks need it
+        from headrace.serve.answer_html import answer_html  # only notebooks need it
 
         return answer_html(self)
 

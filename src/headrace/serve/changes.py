@@ -18,17 +18,17 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import QuestionError
-from headrace.serve.change import Change, ChangeBatch, Columns, row_of
-from headrace.serve.change_cursor import Cursor, Page
+from headrace.serve.change_batch import ViewChange, ChangeBatch, Columns, row_of
+from headrace.serve.change_batch import ChangeCursor, ChangePage
 from headrace.serve.evaluate import answer_from, find_serving, read
-from headrace.serve.plan import ReadPlan, plan
+from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
 from headrace.serve.question import Question
-from headrace.serve.shape import Shaping, find_shaping
-from headrace.serve.spans import hull, span_table, spans_of
-from headrace.serve.streams import Fresh
-from headrace.serve.values import decoder, encoder
-from headrace.serve.windows import COUNTS, compose
+from headrace.serve.shaping import Shaping, find_shaping
+from headrace.serve.touched_rows import hull, span_table, spans_of
+from headrace.serve.freshness import Fresh
+from headrace.serve.json_values import decoder, encoder
+from headrace.serve.windows import BUCKET_COUNTS, compose
 from headrace.store.base import Snapshot, Store
 from headrace.store.columns import KEY_ID, PANE
 from headrace.store.few import rank
@@ -41,7 +41,7 @@ MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
 
 
 def changes_after(
-    store: Store, view: str, cursor: Cursor | None, *, limit: int, on_close: bool = False, corrections: bool = True
+    store: Store, view: str, cursor: ChangeCursor | None, *, limit: int, on_close: bool = False, corrections: bool = True
 ) -> ChangeBatch:
     """The changes after a cursor, about `limit` of them; without one, all rows, page by page.
 
@@ -67,14 +67,14 @@ def no_changes(store: Store, view: str) -> ChangeBatch:
         return evaluation.empty()
 
 
-def cursor_now(store: Store, view: str) -> Cursor:
+def cursor_now(store: Store, view: str) -> ChangeCursor:
     """The cursor after all that there is: changes from now on."""
     with store.snapshot() as snapshot:
         return _now(find_serving(snapshot, view))
 
 
-def _now(version: Version) -> Cursor:
-    return Cursor(version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8])
+def _now(version: Version) -> ChangeCursor:
+    return ChangeCursor(version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8])
 
 
 def begun_windows(snapshot: Snapshot, version: Version, limit: int) -> Evaluation:
@@ -107,7 +107,7 @@ class Evaluation:
     left_out: bool = False  # whether rows that HAVING leaves out are always given, as deletes
     plan: ReadPlan = field(init=False)
     shaping: Shaping | None = field(init=False)
-    now: Cursor = field(init=False)
+    now: ChangeCursor = field(init=False)
 
     def __post_init__(self) -> None:
         question = Question(self.version.view.name)
@@ -123,7 +123,7 @@ class Evaluation:
             return None
         return self.plan.windows.bounds(self.plan.windows.first_ending_after(max(times) // 1000))[1]
 
-    def after(self, cursor: Cursor | None) -> ChangeBatch:
+    def after(self, cursor: ChangeCursor | None) -> ChangeBatch:
         """The next batch."""
         shape = self.version.view.shape
         if shape is not None and shape.limit is not None:
@@ -153,16 +153,16 @@ class Evaluation:
 
     # All rows, and rows that became settled, page by page
 
-    def _all(self, *, deletes: bool = False, old: tuple[int, ...] = ()) -> Cursor:
+    def _all(self, *, deletes: bool = False, old: tuple[int, ...] = ()) -> ChangeCursor:
         """Before all rows, as they are now."""
         until_ms = self.now.settled_ms if self.on_close else None
-        return replace(self.now, after=Page("all", until_ms=until_ms, deletes=deletes, old=old))
+        return replace(self.now, after=ChangePage("all", until_ms=until_ms, deletes=deletes, old=old))
 
     def _restart(self) -> ChangeBatch:
         """All rows, in place of what the reader has."""
         return replace(self._page(self._all()), restarted=True)
 
-    def _from_other(self, cursor: Cursor) -> ChangeBatch:
+    def _from_other(self, cursor: ChangeCursor) -> ChangeBatch:
         """The rows of this version, after those of another one."""
         versions = {version.number: version for version in self.snapshot.versions() if version.view.name == self.view}
         known = versions.get(cursor.version)
@@ -185,7 +185,7 @@ class Evaluation:
         same = (before.by, before.types, before.windows) == (self.plan.by, self.plan.types, self.plan.windows)
         return same and window_columns(known.view) == window_columns(self.version.view)
 
-    def _page(self, cursor: Cursor) -> ChangeBatch:
+    def _page(self, cursor: ChangeCursor) -> ChangeBatch:
         page = cursor.after
         assert page is not None, "only asked for pages"
         if page.reading == "old":
@@ -207,7 +207,7 @@ class Evaluation:
             return self._batch(rows, following, deletes=self.left_out, first=self.on_close)
         return self._batch(rows, following, deletes=page.deletes or self.left_out, snapshot=True)
 
-    def _not_touched_since(self, cursor: Cursor, rows: list[Row]) -> list[Row]:
+    def _not_touched_since(self, cursor: ChangeCursor, rows: list[Row]) -> list[Row]:
         """The rows that the changes after a cursor do not have."""
         if not rows or cursor.tick == self.now.tick or (self.on_close and not self.corrections):
             return rows
@@ -218,7 +218,7 @@ class Evaluation:
         touched = {_place((row[0], *row[2 : 1 + width])) for row in self._rows_of(cells, span[1])}
         return [row for row in rows if _place(row[:width]) not in touched]
 
-    def _old_page(self, cursor: Cursor, page: Page) -> ChangeBatch:
+    def _old_page(self, cursor: ChangeCursor, page: ChangePage) -> ChangeBatch:
         """Deletes of rows that an earlier version has and this one does not."""
         old = next((each for each in self.snapshot.versions() if each.id == (self.view, page.old[0])), None)
         if old is None or not old.whole:  # dropped meanwhile
@@ -259,13 +259,13 @@ class Evaluation:
 
     # What was touched, and what became settled
 
-    def _is_logged(self, cursor: Cursor) -> bool:
+    def _is_logged(self, cursor: ChangeCursor) -> bool:
         if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
             return cursor.tick <= self.now.tick
         log = self.snapshot.log(self.version)
         return log is not None and log.from_tick <= cursor.tick < log.to_tick == self.now.tick
 
-    def _delta(self, cursor: Cursor) -> ChangeBatch:
+    def _delta(self, cursor: ChangeCursor) -> ChangeBatch:
         tick, rows = self._touched(cursor)
         if rows is None:
             return self._page(self._all(deletes=True))
@@ -276,14 +276,14 @@ class Evaluation:
             following = replace(cursor, settled_ms=settled_ms) if tick == self.now.tick else cursor
             return self._batch(rows, following, deletes=True)
         if tick == self.now.tick:
-            cursor = replace(cursor, after=Page("settled", until_ms=settled_ms))
+            cursor = replace(cursor, after=ChangePage("settled", until_ms=settled_ms))
         if not rows and cursor.after:
             return self._page(cursor)
         first, last = settling.windows.ids  # all of their rows are given after what was touched
         ids = {row[0] for row in rows if (first is None or row[0] >= first) and (last is None or row[0] <= last)}
         return self._batch(rows, cursor, deletes=True, settling=ids)
 
-    def _touched(self, cursor: Cursor) -> tuple[int, list[Row] | None]:
+    def _touched(self, cursor: ChangeCursor) -> tuple[int, list[Row] | None]:
         """The rows that were touched since, up to a tick; None: too many of them."""
         if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
             return self.now.tick, []
@@ -339,7 +339,7 @@ class Evaluation:
         pairs = [part.merge.pair for column in self.version.view.columns for part in column.aggregate.columns]
         return [
             row
-            for row in compose(buckets, windows, 1 + len(self.plan.by), [*COUNTS, *pairs], None)
+            for row in compose(buckets, windows, 1 + len(self.plan.by), [*BUCKET_COUNTS, *pairs], None)
             if self._holds_any(row[0], panes_of[row[1]])
             and (closed_ms is None or windows.bounds(row[0])[1] <= closed_ms)
         ]
@@ -360,7 +360,7 @@ class Evaluation:
 
     # The whole answer, of a view with LIMIT
 
-    def _whole(self, cursor: Cursor | None) -> ChangeBatch:
+    def _whole(self, cursor: ChangeCursor | None) -> ChangeBatch:
         if cursor is not None and cursor == replace(self.now, mark=cursor.mark):
             return self._batch([], cursor)
         question = Question(self.view, settled_only=self.on_close)
@@ -377,7 +377,7 @@ class Evaluation:
     def _batch(
         self,
         rows: list[Row],
-        cursor: Cursor,
+        cursor: ChangeCursor,
         *,
         deletes: bool = False,
         removed: Sequence[Row] = (),

@@ -1,4 +1,4 @@
-"""Answers a question from one snapshot of the store."""
+"""Answers a question, or a lookup of many keys, from one snapshot of the store."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
-
 from headrace.aggregate.udaf import UserAggregate
 from headrace.errors import HeadraceError, NotReadyError, QuestionError, QuestionLimitError, unknown
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
-from headrace.serve.lookup import arrange, too_many_rows
-from headrace.serve.plan import ReadPlan, plan
+from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
-from headrace.serve.shape import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
-from headrace.serve.streams import Fresh, stream_states
-from headrace.serve.times import iso_ms
-from headrace.serve.windows import COUNTS, compose
+from headrace.serve.shaping import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
+from headrace.serve.freshness import Fresh, stream_states
+from headrace.serve.question_times import iso_ms
+from headrace.serve.windows import BUCKET_COUNTS, compose
 from headrace.store.base import NotHeldError, Snapshot, StoreReader
 from headrace.store.selection import Selection
 from headrace.store.time_limit import TimeLimit
 from headrace.store.version import Version
+from collections.abc import Mapping
+from headrace.aggregate import Value
+from headrace.errors import QuestionError
+from headrace.serve.read_plan import ReadPlan
+from headrace.serve.question import Question
+from headrace.store.few import rank
+
+
 
 Freshness = Callable[[Version], Fresh]
 Row = tuple[Any, ...]
@@ -135,7 +141,7 @@ def _read_shaped(
     # These load Arrow: an answer of a few rows does without it.
     import pyarrow as pa
 
-    from headrace.serve.columnar import present_columns, select_rows, take_rows
+    from headrace.serve.present_columns import present_columns, select_rows, take_rows
 
     with closing(snapshot.pieces(version, read_plan.selection(MOST_SHAPED + 1), ordered=True)) as pieces:
         table = pa.Table.from_batches(_bounded(pieces, version), pieces.schema)
@@ -161,7 +167,7 @@ def _read_filtered(
             return kept, 0
         read_plan = replace(read_plan, after=rows[-1][: 1 + len(read_plan.by)])
     # These load Arrow: an answer of a few rows does without it.
-    from headrace.serve.columnar import present_columns, select_rows, take_rows
+    from headrace.serve.present_columns import present_columns, select_rows, take_rows
 
     with closing(snapshot.pieces(version, read_plan.selection(None), ordered=True)) as pieces:
         for piece in pieces:
@@ -216,7 +222,7 @@ def read(snapshot: Snapshot, version: Version, read_plan: ReadPlan, most: int) -
         buckets,
         read_plan.windows,
         len(read_plan.by),
-        [*COUNTS, *pairs],
+        [*BUCKET_COUNTS, *pairs],
         read_plan.after,
         newest_first=read_plan.newest_first,
     )
@@ -320,3 +326,37 @@ def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
             fix="`headrace versions` shows its progress; ask again when it serves",
         )
     return unknown("view", view, [version.view.name for version in snapshot.versions()])
+
+
+
+KeyedRow = tuple[Any, ...]
+Names = tuple[str, ...]
+
+
+def arrange(plan: ReadPlan, rows: list[KeyedRow]) -> tuple[list[KeyedRow], tuple[Mapping[str, Value], ...]]:
+    """The rows of each key that was asked for, in that order, and the keys without rows.
+
+    A key that was asked for twice has its rows twice. The rows of one key stay in the order of their windows.
+    """
+    by_names: dict[Names, dict[KeyedRow, list[KeyedRow]]] = {tuple(key): {} for key in plan.where}
+    for names, groups in by_names.items():
+        places = [1 + plan.by.index(name) for name in names]
+        for row in rows:
+            groups.setdefault(tuple(rank(row[place]) for place in places), []).append(row)
+    arranged: list[KeyedRow] = []
+    missing = []
+    for key in plan.where:
+        own = by_names[tuple(key)].get(tuple(map(rank, key.values())), [])
+        arranged += own
+        if not own:
+            missing.append(key)
+    return arranged, tuple(missing)
+
+
+def too_many_rows(question: Question) -> QuestionError:
+    """The error for a lookup whose rows do not fit an answer."""
+    return QuestionError(
+        f"the keys of this lookup of view '{question.view}' have more than {question.limit:,} rows",
+        expected=f"at most {question.limit:,}",
+        fix="ask for fewer keys at once, or for fewer windows, such as window=all or start=-1h",
+    )

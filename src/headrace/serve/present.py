@@ -14,10 +14,10 @@ from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.format import EPOCH
 from headrace.serve.answer import CellError
-from headrace.serve.cursor import Cursor
-from headrace.serve.plan import ReadPlan
+from headrace.serve.page_cursor import PageCursor
+from headrace.serve.read_plan import ReadPlan
 from headrace.serve.question import Question
-from headrace.serve.times import MS
+from headrace.serve.question_times import MS
 from headrace.store.columns import COUNTED
 from headrace.store.version import Version
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
@@ -144,7 +144,7 @@ def window_columns(view: View) -> list[tuple[str, str]]:
 
 def next_cursor(question: Question, version: Version, plan: ReadPlan, last: Row, skip: int | None = None) -> str:
     """The cursor after the last row of a page, or after a number of ordered rows."""
-    return Cursor(*plan.bounds, last[: 1 + len(plan.by)], skip).text(question, version, plan.types)
+    return PageCursor(*plan.bounds, last[: 1 + len(plan.by)], skip).text(question, version, plan.types)
 
 
 def _window(plan: ReadPlan, window_ms: int, settled_ms: int | None) -> tuple[Value, Value, bool]:

@@ -12,7 +12,7 @@ import structlog
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError
 from headrace.lake.health import check_files, check_log
-from headrace.serve.streams import Age
+from headrace.serve.freshness import Age
 from headrace.server.describe_stream import describe_damaged
 from headrace.server.status import SkipStatus, StreamStatus
 from headrace.server.running_stream import BuildProgress, Lanes

@@ -16,7 +16,7 @@ from headrace.define.outputs import outputs_of, written, written_order
 from headrace.define.own import plain
 from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.format import freshness, iso_us
-from headrace.serve.streams import Age, Fresh
+from headrace.serve.freshness import Age, Fresh
 from headrace.server.status import (
     AuditStatus,
     BuildStatus,

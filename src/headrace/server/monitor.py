@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
-from headrace.follow.terms import SubscriptionStatus
-from headrace.serve.streams import Age, Fresh
+from headrace.deliver.delivery_status import SubscriptionStatus
+from headrace.serve.freshness import Age, Fresh
 from headrace.server.applied_definitions import AppliedDefinitions, Running
 from headrace.server.describe_view import (
     LayerCounts,

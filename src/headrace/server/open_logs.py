@@ -10,15 +10,15 @@ from pathlib import Path
 
 from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
-from headrace.follow.bell import Bell
-from headrace.follow.events import EventLog
-from headrace.follow.failed import PATIENCE_S, FailedCalls, stream_of_view
-from headrace.follow.logs import Log, open_derived
-from headrace.follow.sources import Source, StreamSource
-from headrace.follow.subscriptions import Subscriptions
-from headrace.follow.table_rows import TableChanges
-from headrace.follow.terms import Terms
-from headrace.follow.view_source import ViewSource
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.event_log import EventLog
+from headrace.deliver.failed_events import PATIENCE_S, FailedCalls, stream_of_view
+from headrace.deliver.stream_logs import Log, open_derived
+from headrace.deliver.subscription_source import SubscriptionSource, StreamSource
+from headrace.deliver.subscriptions import Subscriptions
+from headrace.deliver.table_changes import TableChanges
+from headrace.deliver.delivery_status import Terms
+from headrace.deliver.subscription_source import ViewSource
 from headrace.server.running_stream import RunningStream
 from headrace.store.base import Store
 from headrace.store.version import NOT_PINNED, Pinned
@@ -42,12 +42,12 @@ class OpenLogs:
         self._store = store
         self._pipeline_of = pipeline_of  # raises if there is no such stream
         self._derived_of = derived_of  # the definition of a derived stream; None if it is not one
-        self._applied = Bell()
+        self._applied = Notifier()
         self._lock = threading.Lock()
         self._logs: dict[str, EventLog] = {}
         self._derived: dict[str, tuple[tuple[str, ...], Log]] = {}  # by name, with the base streams
         self._failed: dict[str, FailedCalls] = {}  # by derived stream or view
-        self._sources: dict[str, tuple[object, Source]] = {}  # by subscription, with what it was made for
+        self._sources: dict[str, tuple[object, SubscriptionSource]] = {}  # by subscription, with what it was made for
         self.subscriptions = Subscriptions(folder, self._source_of, still_mine)
 
     def log(self, stream: str) -> Log:
@@ -107,7 +107,7 @@ class OpenLogs:
                 self._logs[stream] = log
         return log
 
-    def _source_of(self, terms: Terms) -> Source:
+    def _source_of(self, terms: Terms) -> SubscriptionSource:
         log = self.log(terms.stream) if terms.stream else None
         with self._lock:
             basis, source = self._sources.get(terms.name, (None, None))
@@ -116,7 +116,7 @@ class OpenLogs:
                 self._sources[terms.name] = ((id(log), terms), source)
         return source
 
-    def _make_source(self, terms: Terms, log: Log | None) -> Source:
+    def _make_source(self, terms: Terms, log: Log | None) -> SubscriptionSource:
         if log is not None:
             return StreamSource(log, terms.where, terms.key)
         assert terms.view is not None, "a subscription is over one of both"

@@ -24,7 +24,7 @@ from headrace.lake.table import LakeState, LakeTable
 from headrace.lake.unique_index import UniqueIndex
 from headrace.lake.upkeep import Upkeep
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
-from headrace.serve.streams import Age
+from headrace.serve.freshness import Age
 from headrace.server.threads import AppendSupervisor
 from headrace.server.damaged_stream import find_damage
 from headrace.server.describe_view import lanes_by_definition

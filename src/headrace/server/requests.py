@@ -12,21 +12,21 @@ from typing import Any
 
 import orjson
 
-from headrace.alert.alerts import Alerts
-from headrace.alert.status import AlertStatus, SilenceStatus
-from headrace.asof.questions import LakeQuestions
+from headrace.deliver.alerts.running_alerts import Alerts
+from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.define.definitions import Catalog
 from headrace.define.definitions import graph_of, views_reading
 from headrace.define.kafka_source import parse_place
 from headrace.define.model import LogicalView, Stream
 from headrace.errors import QuestionError, no_own_log, not_a_stream, not_a_view, unknown
-from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.failed import FailedCalls
-from headrace.follow.feed import ViewFeed, ViewFeeds
-from headrace.follow.logs import read_events
-from headrace.follow.page import EventPage, EventQuestion
-from headrace.follow.subscribe import subscribe
-from headrace.follow.terms import SubscriptionStatus
+from headrace.deliver.change_question import ChangeQuestion
+from headrace.deliver.failed_events import FailedCalls
+from headrace.deliver.live_feed import LiveFeed, LiveFeeds
+from headrace.deliver.stream_logs import read_events
+from headrace.deliver.event_page import EventPage, EventQuestion
+from headrace.deliver.live_feed import subscribe
+from headrace.deliver.delivery_status import SubscriptionStatus
 from headrace.format import iso_us
 from headrace.ingest.door import Ingest, refuse_derived
 from headrace.ingest.formats.layout import Layout
@@ -35,13 +35,13 @@ from headrace.lake.dead import DeadLetters
 from headrace.lake.table import LakeTable
 from headrace.plan.change import Plan, RollbackStep
 from headrace.serve.answer import Answer
-from headrace.serve.as_of import AsOf
-from headrace.serve.cell_question import CellQuestion
-from headrace.serve.change import Change
+from headrace.serve.question_times import AsOf
+from headrace.serve.explanation import CellQuestion
+from headrace.serve.change_batch import ViewChange
 from headrace.serve.evaluate import answer
 from headrace.serve.explanation import Explanation
 from headrace.serve.question import Question
-from headrace.serve.recent import RecentAnswers
+from headrace.serve.recent_answers import RecentAnswers
 from headrace.server.applied_definitions import AppliedDefinitions
 from headrace.server.describe_stream import describe_definition
 from headrace.server.open_logs import OpenLogs
@@ -66,13 +66,13 @@ from headrace.server.status import (
 from headrace.server.running_stream import RunningStream
 from headrace.server.ingest_tokens import IngestTokens
 from headrace.server.view_versions import ViewVersions
-from headrace.sink.sinks import Sinks
+from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.spark.jobs import Job
-from headrace.sql.answer import SqlAnswer, SqlLimit
-from headrace.sql.children import Children
-from headrace.sql.logical import ask_logical
-from headrace.sql.pages import Pages
-from headrace.sql.query import run_sql
+from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+from headrace.serve.sql.children import Children
+from headrace.serve.sql.logical_answers import ask_logical
+from headrace.serve.sql.logical_answers import AnswerPages
+from headrace.serve.sql.view_queries import run_sql
 from headrace.store.base import Store
 from headrace.store.time_limit import TimeLimit
 from headrace.transport.sent import FilePiece
@@ -83,7 +83,7 @@ class Requests:
 
     monitor: Monitor
     following: OpenLogs
-    feeds: ViewFeeds
+    feeds: LiveFeeds
     stopped: threading.Event
     _store: Store
     _definitions: AppliedDefinitions
@@ -91,7 +91,7 @@ class Requests:
     _changing: threading.RLock
     _recent: RecentAnswers
     _question_limit: TimeLimit
-    _pages: Pages
+    _pages: AnswerPages
     _children: Children
     _lake_questions: LakeQuestions
     _tokens: IngestTokens
@@ -172,12 +172,12 @@ class Requests:
         self._refuse_stream(question.view)
         return self._recent.ask_held(question, text, datetime.now(UTC))
 
-    def changes(self, question: ChangeQuestion) -> Generator[Change, None, None]:
+    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         """The changes of a view as they come, until the server stops."""
         refuse_logical(self._logical, question.view, "changes")
         return subscribe(self.feeds, question, self.stopped)
 
-    def feed(self, view: str, *, settled_only: bool = False) -> ViewFeed:
+    def feed(self, view: str, *, settled_only: bool = False) -> LiveFeed:
         """The changes of a view, shared by all who follow it."""
         refuse_logical(self._logical, view, "changes")
         return self.feeds.feed(view, settled_only=settled_only)

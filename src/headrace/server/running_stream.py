@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.serve.streams import Age
+from headrace.serve.freshness import Age
 from headrace.server.status import SkipStatus, StreamStatus
 from headrace.store.version import VersionId
 

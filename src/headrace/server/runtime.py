@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.alert.alerts import Alerts
-from headrace.asof.questions import LakeQuestions
+from headrace.deliver.alerts.running_alerts import Alerts
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError
-from headrace.follow.feed import ViewFeeds
-from headrace.follow.table_rows import TableChanges
+from headrace.deliver.live_feed import LiveFeeds
+from headrace.deliver.table_changes import TableChanges
 from headrace.serve.evaluate import question_limit
-from headrace.serve.recent import RecentAnswers
+from headrace.serve.recent_answers import RecentAnswers
 from headrace.server.applied_definitions import AppliedDefinitions
 from headrace.server.open_logs import OpenLogs
 from headrace.server.leasing import take_lease
@@ -30,11 +30,11 @@ from headrace.server.leftovers import clean
 from headrace.server.running_stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.server.ingest_tokens import IngestTokens
-from headrace.sink.sinks import Sinks
+from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.spark.failures import one_line
 from headrace.spark.process import SparkProcess
-from headrace.sql.children import Children
-from headrace.sql.pages import Pages
+from headrace.serve.sql.children import Children
+from headrace.serve.sql.logical_answers import AnswerPages
 from headrace.store.opening import open_store
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -70,7 +70,7 @@ class Runtime(Requests):
         self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
         self._question_limit = question_limit(workspace.settings.question_timeout_s)
         self._recent = RecentAnswers(self._store, self.monitor.freshness)
-        self._pages = Pages()
+        self._pages = AnswerPages()
         self._children = Children.of(workspace.settings)
         self._lake_questions = LakeQuestions(
             self._store,
@@ -89,7 +89,7 @@ class Runtime(Requests):
         self.monitor.subscriptions = self.following.subscriptions.statuses
         self.monitor.count_failed = self.following.count_failed
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)
-        self.feeds = ViewFeeds(self._store, self.stopped)
+        self.feeds = LiveFeeds(self._store, self.stopped)
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)

@@ -9,10 +9,10 @@ from headrace.define.model import Sink
 from headrace.format import iso_us
 from headrace.secrets import shown
 from headrace.server.status import SinkStatus
-from headrace.sink.progress import Progress, new_progress
+from headrace.deliver.sinks.sink_progress import SinkProgress, new_progress
 
 if TYPE_CHECKING:
-    from headrace.sink.runner import SinkState
+    from headrace.deliver.sinks.sink_runner import SinkState
 
 
 def describe_sink(state: SinkState) -> SinkStatus:
@@ -20,7 +20,7 @@ def describe_sink(state: SinkState) -> SinkStatus:
     return _describe(state.progress, state.state, state.reason, state.lag_s, state.behind_commits, state.retry_in_s)
 
 
-def describe_stopped(sink: Sink, progress: Progress | None) -> SinkStatus:
+def describe_stopped(sink: Sink, progress: SinkProgress | None) -> SinkStatus:
     """A sink whose server does not run."""
     known = new_progress(sink) if progress is None else progress.with_definition(sink)
     return _describe(known, "paused" if known.paused else "stopped", None, None, None, None)
@@ -32,7 +32,7 @@ def sink_warnings(sinks: Iterable[SinkStatus]) -> tuple[str, ...]:
 
 
 def _describe(
-    progress: Progress,
+    progress: SinkProgress,
     state: str,
     reason: str | None,
     lag_s: float | None,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from headrace.alert.status import AlertStatus
-from headrace.follow.terms import SubscriptionStatus
+from headrace.deliver.delivery_status import AlertStatus
+from headrace.deliver.delivery_status import SubscriptionStatus
 from headrace.format import Shown
 from headrace.transport.base import Skipped
 

@@ -3,7 +3,7 @@
 A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `store/opening.py` opens it and
 discards what is damaged; `server/` registers, adopts, revives, forgets and drops versions as definitions change, and
 cleans at start; `maintain/speed.py` applies and stalls; `maintain/batch.py` builds, compares, moves horizons, promotes
-and forgets; `serve/`, `asof/` and `sql/` read snapshots; sinks and subscriptions follow views. Every store has to pass
+and forgets; `serve/`, `serve/past/` and `serve/sql/` read snapshots; sinks and subscriptions follow views. Every store has to pass
 `tests/contracts/store/`.
 """
 

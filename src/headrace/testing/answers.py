@@ -9,15 +9,15 @@ from typing import Any
 from headrace.api.paging import join
 from headrace.define.catalog import Catalog
 from headrace.serve.answer import Answer
-from headrace.serve.as_of import AsOf
+from headrace.serve.question_times import AsOf
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
-from headrace.sql.answer import SqlAnswer
-from headrace.sql.children import Children
-from headrace.sql.logical import ask_logical
-from headrace.sql.pages import Pages
-from headrace.sql.query import run_sql
+from headrace.serve.freshness import up_to_date
+from headrace.serve.sql.sql_answer import SqlAnswer
+from headrace.serve.sql.children import Children
+from headrace.serve.sql.logical_answers import ask_logical
+from headrace.serve.sql.logical_answers import AnswerPages
+from headrace.serve.sql.view_queries import run_sql
 from headrace.store.base import Store
 from headrace.workspace.settings import Settings
 
@@ -43,7 +43,7 @@ class Reader:
 
     def ask(self, catalog: Catalog, request: Request) -> Answer:
         """The answer: all pages of it, or one."""
-        question, now, kept = request.question, datetime.now(UTC), Pages()
+        question, now, kept = request.question, datetime.now(UTC), AnswerPages()
 
         def page(question: Question) -> Answer:
             logical = catalog.logical.get(question.view)

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from headrace.errors import QuestionError
-from headrace.serve.values import key_value
+from headrace.serve.json_values import key_value
 from headrace.testing.document import Fields, Items, Node, Text
 from headrace.testing.model import Tolerance
 from headrace.types import Type

@@ -22,7 +22,7 @@ from headrace.ingest.formats.layout import ANY
 from headrace.ingest.judge import Judge
 from headrace.lake.since import parser_of
 from headrace.parse.frames import Frames, frame
-from headrace.serve.times import parse_instant
+from headrace.serve.question_times import parse_instant
 from headrace.testing.document import Fields, Items, Node, Text, json_object
 from headrace.transport.journal.record import HEADER
 

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import QuestionError, did_you_mean
-from headrace.serve import cell_question
-from headrace.serve.cell_question import CellQuestion
+from headrace.serve import explanation
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
 from headrace.web.body import read_body, read_object
 from headrace.web.replies import reply_when_done
@@ -97,14 +97,14 @@ _CELL_DESCRIPTIONS = {
     "window": "window size, such as 1h; default: that of the view",
     "every": "interval between window starts, such as 5m",
     "zone": "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC",
-    "limit": f"maximum number of events: default {cell_question.DEFAULT_LIMIT}, "
-    f"at most {cell_question.HIGHEST_LIMIT:,}",
+    "limit": f"maximum number of events: default {explanation.DEFAULT_LIMIT}, "
+    f"at most {explanation.HIGHEST_LIMIT:,}",
     "cursor": "next_cursor of the previous reply",
 }
 _EXPLAIN_DOC: dict[str, Any] = {
     "parameters": _query_parameters(
         r"`key.NAME=value` for each key of the view; \N is NULL.",
-        {name: _CELL_DESCRIPTIONS[name] for name in cell_question.PARAMETERS},
+        {name: _CELL_DESCRIPTIONS[name] for name in explanation.PARAMETERS},
     )
 }
 

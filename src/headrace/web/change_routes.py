@@ -13,10 +13,10 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.feed import FedBatch, ViewFeed, Wake, encode_columns, encode_messages
-from headrace.follow.subscribe import ChangeReader
-from headrace.serve.change_cursor import Cursor
+from headrace.deliver.change_question import ChangeQuestion
+from headrace.deliver.live_feed import FedBatch, LiveFeed, Wake, encode_columns, encode_messages
+from headrace.deliver.live_feed import ChangeReader
+from headrace.serve.change_batch import ChangeCursor
 from headrace.web import sse
 from headrace.web.replies import NamedRoute
 
@@ -66,7 +66,7 @@ def change_routes(runtime: Runtime) -> APIRouter:
         question = ChangeQuestion.from_text(view, request.query_params.multi_items())
         last = request.headers.get("last-event-id")
         if last:
-            Cursor.from_text(last)
+            ChangeCursor.from_text(last)
             question = replace(question, cursor=last)
         reads[:] = reads or [anyio.CapacityLimiter(MOST_READS)]
         make = lambda: runtime.feed(view, settled_only=question.settled_only)  # noqa: E731
@@ -82,7 +82,7 @@ def change_routes(runtime: Runtime) -> APIRouter:
 class ChangeStream:
     """What one subscriber is sent."""
 
-    def __init__(self, feed: ViewFeed, reader: ChangeReader, request: Request, reads: anyio.CapacityLimiter) -> None:
+    def __init__(self, feed: LiveFeed, reader: ChangeReader, request: Request, reads: anyio.CapacityLimiter) -> None:
         self._feed = feed
         self._reader = reader
         self._state = request.app.state

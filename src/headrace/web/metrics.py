@@ -23,8 +23,8 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from headrace.alert.status import AlertStatus
-from headrace.follow.terms import SubscriptionStatus
+from headrace.deliver.delivery_status import AlertStatus
+from headrace.deliver.delivery_status import SubscriptionStatus
 from headrace.server.status import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
 

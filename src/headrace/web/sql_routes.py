@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from headrace.errors import SqlError, did_you_mean
 from headrace.spark.jobs import Job
-from headrace.sql.answer import ARROW_STREAM
-from headrace.sql.children import MOST_BYTES
-from headrace.sql.query import DEFAULT_LIMIT, HIGHEST_LIMIT
+from headrace.serve.sql.sql_answer import ARROW_STREAM
+from headrace.serve.sql.children import MOST_BYTES
+from headrace.serve.sql.view_queries import DEFAULT_LIMIT, HIGHEST_LIMIT
 from headrace.web.body import read_body, read_object
 from headrace.web.replies import ended_with
 from headrace.web.replies import reply_json

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import RequestError, did_you_mean
-from headrace.follow.queue import Delivery, SubscriptionQueue
-from headrace.follow.terms import DEFAULT_BATCH, DEFAULT_CREDIT, DEFAULT_TIMEOUT, MOST_BATCH
+from headrace.deliver.subscription_queue import Delivery, SubscriptionQueue
+from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT, DEFAULT_TIMEOUT, MOST_BATCH
 from headrace.web.body import read_body, read_object
 from headrace.web.ingest_routes import LONGEST_WAIT_S, read_wait
 from headrace.web.replies import reply_encoded, reply_json

@@ -15,7 +15,7 @@ from headrace.errors import QuestionError, RequestError
 from headrace.ingest.changes import deletions
 from headrace.ingest.formats.layout import Format, Layout
 from headrace.serve.question import Question
-from headrace.serve.values import encoder, key_value
+from headrace.serve.json_values import encoder, key_value
 from headrace.server.composed_status import find_table, find_writable
 from headrace.web.answer_routes import ASK_DOC, LOOKUP_DOC
 from headrace.web.body import read_body, read_compression, read_layout, read_object, unpack_body

@@ -16,8 +16,8 @@ import pytest
 from headrace.errors import NotFoundError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.recent import RecentAnswers
-from headrace.serve.streams import Fresh
+from headrace.serve.recent_answers import RecentAnswers
+from headrace.serve.freshness import Fresh
 from headrace.store.base import Snapshot, Store
 from headrace.store.version import Version
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, versions

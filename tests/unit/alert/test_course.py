@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from headrace.alert import course
-from headrace.alert.course import Rules, absent, note_rows, note_time
-from headrace.alert.incident import Clock, Observation
-from headrace.alert.state import AlertState, Silence
-from headrace.serve.tiling import Windows
+from headrace.deliver.alerts import advance
+from headrace.deliver.alerts.advance import AlertRules, absent, note_rows, note_time
+from headrace.deliver.alerts.alert_state import ViewClock, Observation
+from headrace.deliver.alerts.alert_state import AlertState, Silence
+from headrace.serve.windows import Windows
 
 MINUTE = 60_000_000
-RULES = Rules("high", windows=Windows(60_000, 60_000), targets=("webhook",))
+RULES = AlertRules("high", windows=Windows(60_000, 60_000), targets=("webhook",))
 
 
 def row(page: str, minute: int, matches: bool = True) -> tuple[dict[str, Any], Observation]:
@@ -23,9 +23,9 @@ def row(page: str, minute: int, matches: bool = True) -> tuple[dict[str, Any], O
 
 
 def step(
-    state: AlertState, rules: Rules, rows: list[Any], minute: float, now_us: int = 1, patience: float = 0
+    state: AlertState, rules: AlertRules, rows: list[Any], minute: float, now_us: int = 1, patience: float = 0
 ) -> AlertState:
-    clock = Clock(int(minute * MINUTE), int((minute - patience) * MINUTE))
+    clock = ViewClock(int(minute * MINUTE), int((minute - patience) * MINUTE))
     return note_time(note_rows(state, rules, rows, clock), rules, clock, now_us)
 
 
@@ -97,7 +97,7 @@ def test_a_notice_of_a_row_that_no_longer_matches_is_withdrawn_when_its_window_i
     assert notices(state) == [("firing", "a")]  # not one for each time that it changes
     state = step(state, RULES, [], 1)
     assert notices(state) == [("firing", "a"), ("resolved", "a")]
-    assert state.notices[-1].incident.reason == course.WITHDRAWN
+    assert state.notices[-1].incident.reason == advance.WITHDRAWN
     assert not state.withdrawn
 
 
@@ -110,7 +110,7 @@ def test_late_events_open_an_incident_again() -> None:
 
 
 def test_old_incidents_are_forgotten_once_notices_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "MOST_ENDED", 2)
+    monkeypatch.setattr(advance, "MOST_ENDED", 2)
     state = step(AlertState(), RULES, [row("a", at) for at in (0, 2, 4, 6)], 10)
     assert incidents(state) == [("resolved", 4, 4, 5), ("resolved", 6, 6, 7)]
     assert state.forgotten_us == 3 * MINUTE
@@ -153,7 +153,7 @@ def test_an_alert_without_a_target_has_incidents_and_no_notices() -> None:
 
 
 def test_absence_fires_by_the_clock_and_ends_with_the_next_event() -> None:
-    rules = Rules("quiet", targets=("log",))
+    rules = AlertRules("quiet", targets=("log",))
     state = absent(AlertState(), rules, 5, 100, 1000, {"events": 5})
     state = absent(state, rules, 5, 100, 1099, {"events": 5})
     assert not state.notices
@@ -168,6 +168,6 @@ def test_absence_fires_by_the_clock_and_ends_with_the_next_event() -> None:
 
 
 def test_an_event_that_came_while_the_server_was_down_counts() -> None:
-    rules = Rules("quiet", targets=("log",))
+    rules = AlertRules("quiet", targets=("log",))
     state = absent(AlertState(), rules, 5, 100, 1000, {})
     assert not absent(state, rules, 9, 100, 5000, {}).notices

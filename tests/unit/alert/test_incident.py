@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.alert.incident import Observation, Periods, observe
+from headrace.deliver.alerts.alert_state import Observation, Periods, observe
 
 
 def window(at: int, matches: bool, length: int = 1) -> Observation:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.alert import course
-from headrace.alert import watch as watch_module
+from headrace.deliver.alerts import advance
+from headrace.deliver.alerts import alert_watch as watch_module
 from tests.faults.seeds import SEEDS
 from tests.unit.alert.watched import Watched
 from tests.unit.serve.workbench import bench, view_of
@@ -145,8 +145,8 @@ def test_any_split_with_kills_gives_the_incidents_of_the_rows(name: str, monkeyp
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if not shape.absent])
 def test_periods_that_were_forgotten_are_made_again_of_the_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events arrive in any order, and the alert remembers one period that was too short."""
-    monkeypatch.setattr(course, "MOST_SHORT", 1)
-    monkeypatch.setattr(course, "AROUND_WINDOWS", 1)
+    monkeypatch.setattr(advance, "MOST_SHORT", 1)
+    monkeypatch.setattr(advance, "AROUND_WINDOWS", 1)
     for seed in SEEDS:
         chance = random.Random(f"forgotten {name} {seed}")
         events, patience = some_events(chance), chance.choice([0, 3, 15])
@@ -205,7 +205,7 @@ def test_periods_of_many_keys_are_not_forgotten_before_their_next_window_was_rea
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_module, "ROWS_AT_ONCE", at_once)
-    monkeypatch.setattr(course, "MOST_ENDED", 2)
+    monkeypatch.setattr(advance, "MOST_ENDED", 2)
     window = "window(at, '10 minutes')"
     with bench() as work:
         work.start(view_of(window))

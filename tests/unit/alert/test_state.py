@@ -7,15 +7,15 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.alert.incident import Incident
-from headrace.alert.state import AlertState, Entry, Notice, Silence, key_text, read_state, write_state
+from headrace.deliver.alerts.alert_state import Incident
+from headrace.deliver.alerts.alert_state import AlertState, IncidentEntry, Notice, Silence, key_text, read_state, write_state
 from headrace.errors import CorruptionError
 
 INCIDENT = Incident(1, 2, {"page": "/home", "n": 7}, 2, 1, 4, "firing", fired_at_us=1)
 
 
 def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
-    entry = Entry({"page": "/home"}, INCIDENT)
+    entry = IncidentEntry({"page": "/home"}, INCIDENT)
     state = AlertState(
         fingerprint="f",
         cursor="c",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
-from headrace.alert.course import Rules
-from headrace.alert.targets import CONNECTOR, Delivery
-from headrace.alert.watch import ViewWatch, rules_of
+from headrace.deliver.alerts.advance import AlertRules
+from headrace.deliver.alerts.notice_targets import CONNECTOR, NoticeDelivery
+from headrace.deliver.alerts.alert_watch import ViewWatch, rules_of
 from headrace.workspace.settings import Settings, Workspace
 from tests.unit.alert.watched import Watched, events
 from tests.unit.serve.workbench import bench, view_of
@@ -21,11 +21,11 @@ def test_only_hosts_of_the_setting_are_reached() -> None:
     with bench() as work, closing(Receiver()) as receiver:
         work.start(view_of(WINDOW))
         watched = Watched(work, f"AS SELECT k0, n FROM v WHERE n > 2 WITH (webhook = '{receiver.url}')", WINDOW)
-        rules = rules_of(watched.alert, work.serving().view, Rules("a", targets=(CONNECTOR,)))
+        rules = rules_of(watched.alert, work.serving().view, AlertRules("a", targets=(CONNECTOR,)))
         watched.watch = ViewWatch(watched.alert, rules, watched.file, work.store)
         assert watched.commit(events("a", 0, 3)) == {"a": "firing"}
         workspace = Workspace(work.folder, Settings(http_allow="example.com, *.internal:8443"))
-        delivery = Delivery(watched.watch, "", workspace)
+        delivery = NoticeDelivery(watched.watch, "", workspace)
         try:
             delivery.notify()
             wait_until(lambda: delivery.error)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.alert.course import Rules
-from headrace.alert.state import read_state
-from headrace.alert.watch import StreamWatch
+from headrace.deliver.alerts.advance import AlertRules
+from headrace.deliver.alerts.alert_state import read_state
+from headrace.deliver.alerts.alert_watch import StreamWatch
 from headrace.define.model import Alert
 from tests.unit.alert.watched import Watched, alert_of, events
 from tests.unit.serve.workbench import bench, view_of
@@ -168,7 +168,7 @@ def test_a_key_without_events_that_an_edit_leaves_out_is_over(*, restarts: bool)
 def test_a_stream_without_events(tmp_path: Path) -> None:
     counts = [(3, "t"), (3, "t"), (4, "t")]
     alert = Alert("quiet", "events", absent_ms=1000)
-    watch = StreamWatch(alert, Rules("quiet", targets=("log",)), tmp_path / "quiet.json", lambda: counts.pop(0))
+    watch = StreamWatch(alert, AlertRules("quiet", targets=("log",)), tmp_path / "quiet.json", lambda: counts.pop(0))
     for now_us in (0, 1_000_000, 1_500_000):
         assert not watch.step(now_us)
     assert [notice.state for notice in watch.state.notices] == ["firing", "resolved"]

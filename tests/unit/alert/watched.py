@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.alert.course import Rules
-from headrace.alert.watch import ViewWatch, rules_of
+from headrace.deliver.alerts.advance import AlertRules
+from headrace.deliver.alerts.alert_watch import ViewWatch, rules_of
 from headrace.define.catalog import parse
 from headrace.define.model import Alert
 from tests.unit.serve.workbench import STREAM, Workbench
@@ -41,7 +41,7 @@ class Watched:
         self.open()
 
     def open(self) -> None:
-        rules = rules_of(self.alert, self.work.serving().view, Rules("a", targets=self.targets))
+        rules = rules_of(self.alert, self.work.serving().view, AlertRules("a", targets=self.targets))
         self.watch = ViewWatch(self.alert, rules, self.file, self.work.store)
 
     def commit(self, *some: list[Event]) -> dict[str, str]:

@@ -9,17 +9,17 @@ from typing import Any
 from rich.console import Console
 
 from headrace.cli.watch_command import LiveRows, describe
-from headrace.serve.change import Change
+from headrace.serve.change_batch import ViewChange
 
 
-def change(op: Any, page: str, minute: int, hits: int = 1) -> Change:
+def change(op: Any, page: str, minute: int, hits: int = 1) -> ViewChange:
     known_by = {
         "page": page,
         "window_start": datetime(2026, 3, 1, 12, minute, tzinfo=UTC),
         "window_end": datetime(2026, 3, 1, 12, minute + 1, tzinfo=UTC),
     }
     values = {"hits": hits, "settled": False} if op == "upsert" else {}
-    return Change(op, {**known_by, **values}, 1, 1)
+    return ViewChange(op, {**known_by, **values}, 1, 1)
 
 
 def lines(rows: LiveRows, height: int = 10) -> list[str]:
@@ -42,7 +42,7 @@ def test_the_table_has_the_rows_as_they_are() -> None:
     assert lines(rows, height=1)[-1].startswith("/b")
     rows.add(change("delete", "/b", 1))
     assert lines(rows)[0].startswith("traffic · 1 row ")
-    rows.add(Change("restart", {}, 2, 1))
+    rows.add(ViewChange("restart", {}, 2, 1))
     assert lines(rows)[-1] == "no rows yet"
 
 

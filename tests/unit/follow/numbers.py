@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
-from headrace.follow.bell import Bell
-from headrace.follow.sources import SourcePage
-from headrace.follow.subscription import Batch
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.subscription_source import SourcePage
+from headrace.deliver.subscription_state import SubscriptionBatch
 
 
 class Numbers:
@@ -16,10 +16,10 @@ class Numbers:
         self.end = end
         self.repeats = repeats
         self._selects = selects
-        self._bell = Bell()
+        self._bell = Notifier()
 
     @property
-    def bell(self) -> Bell:
+    def bell(self) -> Notifier:
         return self._bell
 
     def start(self, place: str | None) -> str:
@@ -29,7 +29,7 @@ class Numbers:
         numbers = [n for n in range(int(cursor), self.end) if n % self._selects == 0][:limit]
         return self._page(numbers, f"{numbers[-1] + 1}" if len(numbers) == limit else f"{self.end}")
 
-    def again(self, batch: Batch) -> SourcePage:
+    def again(self, batch: SubscriptionBatch) -> SourcePage:
         if batch.content is not None:
             return SourcePage(tuple(line.encode() for line in batch.content), batch.until, b"[]")
         return self._page([n for n in range(int(batch.after), int(batch.until)) if n % self._selects == 0], batch.until)

@@ -15,10 +15,10 @@ from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.errors import QuestionError
-from headrace.follow import chunks
-from headrace.follow.events import EventLog
-from headrace.follow.logs import Log, open_derived
-from headrace.follow.page import EventCursor, UnionCursor, read_cursor
+from headrace.deliver import event_chunks
+from headrace.deliver.event_log import EventLog
+from headrace.deliver.stream_logs import Log, open_derived
+from headrace.deliver.event_page import EventCursor, UnionCursor, read_cursor
 from headrace.lake.table import LakeTable
 
 BASES = "CREATE STREAM a (id BIGINT, at TIMESTAMP); CREATE STREAM b (id BIGINT, at TIMESTAMP);"
@@ -59,7 +59,7 @@ def open_log(derived: Stream, bases: dict[str, Stream], tables: dict[str, LakeTa
 
 def expected(table: LakeTable, stream: Stream, rows: Callable[[int], list[list[Any]]]) -> list[Any]:
     """Commit, position and fields of all events that are made of those in a table."""
-    chunk = chunks.read_chunk(table, stream, EventCursor(0), rows=10**6)
+    chunk = event_chunks.read_chunk(table, stream, EventCursor(0), rows=10**6)
     places = (
         zip(*(chunk.events.column(name).to_pylist() for name in ("_commit", "_position")), strict=True) if chunk else ()
     )
@@ -87,9 +87,9 @@ def values(events: list[Any], base: str) -> list[Any]:
 @pytest.mark.parametrize("name", DERIVED)
 def test_every_event_once_in_order_from_any_cursor(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(name)
-    read = partial(chunks.read_chunk)
+    read = partial(event_chunks.read_chunk)
     monkeypatch.setattr(
-        "headrace.follow.derived.read_chunk", lambda t, s, c, rows, names: read(t, s, c, chance.randint(1, 20), names)
+        "headrace.deliver.derived_events.read_chunk", lambda t, s, c, rows, names: read(t, s, c, chance.randint(1, 20), names)
     )
     query, rows_of = DERIVED[name]
     derived, bases = definitions(query)

@@ -15,9 +15,9 @@ import pytest
 
 from headrace.bench.lake import add_commit
 from headrace.errors import QuestionError
-from headrace.follow import chunks
-from headrace.follow.events import EventLog
-from headrace.follow.page import START, EventCursor, EventPage
+from headrace.deliver import event_chunks
+from headrace.deliver.event_log import EventLog
+from headrace.deliver.event_page import START, EventCursor, EventPage
 from headrace.lake.compact import Compaction
 from headrace.lake.replay import Replay
 from headrace.lake.table import LakeTable
@@ -69,7 +69,7 @@ def test_every_event_once_in_order_whatever_happens_to_the_files(
 ) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(
-        "headrace.follow.events.read_chunk", lambda *a: chunks.read_chunk(*a, rows=chance.randint(1, 30))
+        "headrace.deliver.event_log.read_chunk", lambda *a: event_chunks.read_chunk(*a, rows=chance.randint(1, 30))
     )
     table = small_lake(tmp_path, 1, dead=1)
     compaction = Compaction(table, gather=2, group_rows=chance.choice([3, 10, 1000]))
@@ -202,8 +202,8 @@ def test_a_time_is_that_of_the_commit(lake: DeadLake) -> None:
 def test_many_readers_at_the_end_read_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = small_lake(tmp_path, 1)
     log, reads = log_of(table), []
-    real = chunks._read
-    monkeypatch.setattr(chunks, "_read", lambda groups, *a: reads.append([g.path for g in groups]) or real(groups, *a))
+    real = event_chunks._read
+    monkeypatch.setattr(event_chunks, "_read", lambda groups, *a: reads.append([g.path for g in groups]) or real(groups, *a))
     results: list[list[tuple[int, int]]] = [[] for _ in range(20)]
 
     def follow(result: list[tuple[int, int]]) -> None:

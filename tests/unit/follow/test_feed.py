@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import NotFoundError
-from headrace.follow import feed as feed_module
-from headrace.follow.change_question import ChangeQuestion
-from headrace.follow.feed import FOLLOWER, ViewFeeds
-from headrace.follow.subscribe import subscribe
+from headrace.deliver import live_feed as feed_module
+from headrace.deliver.change_question import ChangeQuestion
+from headrace.deliver.live_feed import FOLLOWER, LiveFeeds
+from headrace.deliver.live_feed import subscribe
 from headrace.serve.changes import changes_after
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
@@ -40,8 +40,8 @@ def stopped() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def feeds(store: Store, stopped: threading.Event) -> Iterator[ViewFeeds]:
-    made = ViewFeeds(store, stopped)
+def feeds(store: Store, stopped: threading.Event) -> Iterator[LiveFeeds]:
+    made = LiveFeeds(store, stopped)
     yield made
     stopped.set()
     made.notify()
@@ -64,7 +64,7 @@ def followers(store: Store) -> list[tuple[str, str]]:
 
 
 def test_a_step_is_evaluated_once_for_all_readers(
-    store: Store, feeds: ViewFeeds, stopped: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, feeds: LiveFeeds, stopped: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluations: list[object] = []
 
@@ -89,7 +89,7 @@ def test_a_step_is_evaluated_once_for_all_readers(
 
 
 def test_a_reader_that_the_feed_has_left_behind_reads_the_store(
-    store: Store, feeds: ViewFeeds, stopped: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, feeds: LiveFeeds, stopped: threading.Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_module, "MOST_BATCHES", 2)
     quick = subscribe(feeds, ChangeQuestion.of("v"), stopped)
@@ -113,7 +113,7 @@ def test_a_reader_that_the_feed_has_left_behind_reads_the_store(
 
 
 def test_a_view_without_readers_is_let_go_after_a_while(store: Store, stopped: threading.Event, tmp_path: Path) -> None:
-    feeds = ViewFeeds(store, stopped, linger_s=1.0)
+    feeds = LiveFeeds(store, stopped, linger_s=1.0)
     reader = subscribe(feeds, ChangeQuestion.of("v", snapshot=False), stopped)
 
     def change() -> None:
@@ -135,7 +135,7 @@ def test_a_view_without_readers_is_let_go_after_a_while(store: Store, stopped: t
 
 def test_readers_of_an_earlier_process_may_come_back(store: Store, stopped: threading.Event) -> None:
     store.follow("v", FOLLOWER)
-    feeds = ViewFeeds(store, stopped)
+    feeds = LiveFeeds(store, stopped)
     assert feeds.readers == {"v": 0}
     assert followers(store) == [("v", FOLLOWER)]
     stopped.set()
@@ -144,13 +144,13 @@ def test_readers_of_an_earlier_process_may_come_back(store: Store, stopped: thre
         thread.join()
 
 
-def test_a_view_that_does_not_exist_is_not_followed(store: Store, feeds: ViewFeeds, stopped: threading.Event) -> None:
+def test_a_view_that_does_not_exist_is_not_followed(store: Store, feeds: LiveFeeds, stopped: threading.Event) -> None:
     with pytest.raises(NotFoundError):
         next(subscribe(feeds, ChangeQuestion.of("none"), stopped))
     assert followers(store) == []
 
 
-def test_the_end_of_a_view_ends_its_readers(store: Store, feeds: ViewFeeds, stopped: threading.Event) -> None:
+def test_the_end_of_a_view_ends_its_readers(store: Store, feeds: LiveFeeds, stopped: threading.Event) -> None:
     reader = subscribe(feeds, ChangeQuestion.of("v", snapshot=False), stopped)
 
     def drop() -> None:

@@ -16,11 +16,11 @@ import pytest
 from headrace.define.catalog import Catalog, parse
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError
-from headrace.follow import table_rows
-from headrace.follow.events import EventLog
-from headrace.follow.failed import FailedCalls
-from headrace.follow.logs import open_derived
-from headrace.follow.table_rows import TableChanges
+from headrace.deliver import table_changes
+from headrace.deliver.event_log import EventLog
+from headrace.deliver.failed_events import FailedCalls
+from headrace.deliver.stream_logs import open_derived
+from headrace.deliver.table_changes import TableChanges
 from headrace.lake.compact import Compaction
 from headrace.lake.file import LakeFileWriter
 from headrace.lake.pins import pin_column
@@ -237,8 +237,8 @@ def test_events_and_dead_letters_are_those_of_plain_python(
 ) -> None:
     chance, world = random.Random(f"joined {seed}"), World(tmp_path)
     if seed % 2:
-        monkeypatch.setattr(table_rows, "MOST_CHANGES", 30)  # rows are joined in parts
-        monkeypatch.setattr(table_rows, "STEP_ROWS", 5)
+        monkeypatch.setattr(table_changes, "MOST_CHANGES", 30)  # rows are joined in parts
+        monkeypatch.setattr(table_changes, "STEP_ROWS", 5)
     tables = TableChanges(world.find)
     letters = {name: letters_of(world, name, tables) for name in DERIVED}
     for _ in range(2):
@@ -280,7 +280,7 @@ def test_missing_keys_are_looked_for_in_a_later_version(tmp_path: Path) -> None:
 
 
 def test_a_table_that_takes_long_to_read_is_read_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_rows, "STEP_ROWS", 1)
+    monkeypatch.setattr(table_changes, "STEP_ROWS", 1)
     world = World(tmp_path)
     for number in range(5):
         world.commit("users", [{"id": f"u{number}", "at": moment(0)}], {})

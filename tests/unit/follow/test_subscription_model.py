@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headrace.follow import queue as queue_module
-from headrace.follow.queue import Delivery
-from headrace.follow.record import RecordFile
-from headrace.follow.subscriptions import Subscriptions
-from headrace.follow.terms import AT_LEAST_ONCE, AT_MOST_ONCE
+from headrace.deliver import subscription_queue as queue_module
+from headrace.deliver.subscription_queue import Delivery
+from headrace.deliver.subscription_state import RecordFile
+from headrace.deliver.subscriptions import Subscriptions
+from headrace.deliver.delivery_status import AT_LEAST_ONCE, AT_MOST_ONCE
 
 from .numbers import Numbers
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConflictError, CorruptionError, DiskFullError, FencedError, NotFoundError, QuestionError
-from headrace.follow.record import RecordFile
-from headrace.follow.subscriptions import Subscriptions
+from headrace.deliver.subscription_state import RecordFile
+from headrace.deliver.subscriptions import Subscriptions
 
 from .numbers import Numbers
 

@@ -16,7 +16,7 @@ from headrace.define.model import Window
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import Fresh
+from headrace.serve.freshness import Fresh
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

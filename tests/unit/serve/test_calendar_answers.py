@@ -22,7 +22,7 @@ from headrace.define.model import Column, Window
 from headrace.define.definition_rules import make_calendar_window, make_cumulative, make_window
 from headrace.errors import QuestionError
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.base import Step
 from headrace.store.duckdb.folds import fold
 from headrace.store.duckdb.snapshot import DuckSnapshot

@@ -20,8 +20,8 @@ from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.present import _errors
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
-from headrace.sql.load import describe_version, load_view
+from headrace.serve.freshness import up_to_date
+from headrace.serve.sql.load_views import describe_version, load_view
 from headrace.store.base import Selection, Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.serve.changes import ChangeBatch, Cursor, changes_after
+from headrace.serve.changes import ChangeBatch, ChangeCursor, changes_after
 from headrace.store.base import Store
 from headrace.store.duckdb import log
 from headrace.store.duckdb.store import DuckStore
@@ -39,7 +39,7 @@ class Reader:
     limit: int
     on_close: bool = False
     rows: dict[Any, Any] = field(default_factory=dict)
-    cursor: Cursor | None = None
+    cursor: ChangeCursor | None = None
     batches: list[ChangeBatch] = field(default_factory=list)
 
     def read(self) -> bool:
@@ -54,7 +54,7 @@ class Reader:
                 self.rows[place] = dict(change.row)
             else:
                 self.rows.pop(place, None)
-        self.cursor = Cursor.from_text(batch.cursor.to_text())
+        self.cursor = ChangeCursor.from_text(batch.cursor.to_text())
         assert self.cursor == batch.cursor
         self.batches.append(batch)
         return batch.more

@@ -14,9 +14,9 @@ import pytest
 from headrace.define.expression.check import Scope, check, parse_tree
 from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
-from headrace.serve import columnar
-from headrace.serve.columnar import select_rows, shape_columns
-from headrace.serve.shape import Computed, Ordering, Shaping
+from headrace.serve import present_columns
+from headrace.serve.present_columns import select_rows, shape_columns
+from headrace.serve.shaping import Computed, Ordering, Shaping
 from headrace.types import BOOLEAN, Expression, arrow_type
 from tests.spark.expressions import SAMPLES
 from tests.spark.hostile import EXPRESSIONS
@@ -82,10 +82,10 @@ def test_expressions_have_equal_values(
     different, failed = [], 0
     for text, computed in every.items():
         shapes = shaping((computed,))
-        monkeypatch.setattr(columnar, "FEW", 0)
-        failed += columnar._by_duckdb(shapes, [computed], piece, connection) is None
+        monkeypatch.setattr(present_columns, "FEW", 0)
+        failed += present_columns._by_duckdb(shapes, [computed], piece, connection) is None
         by_duckdb = shape_columns(shapes, piece, connection).column("o0")
-        monkeypatch.setattr(columnar, "FEW", len(piece))
+        monkeypatch.setattr(present_columns, "FEW", len(piece))
         one_by_one = shape_columns(shapes, piece, connection).column("o0")
         assert by_duckdb.type == one_by_one.type == arrow_type(computed.type)
         for a, b in zip(by_duckdb.to_pylist(), one_by_one.to_pylist(), strict=True):
@@ -111,11 +111,11 @@ def test_having_and_order_select_equal_rows(
     for items in ((), *((item,) for item in orders), tuple(orders[::-1])):
         shapes = shaping((), condition, order=items)
         expected = shapes.select(list(zip(*(column.to_pylist() for column in piece.columns), strict=True)))
-        monkeypatch.setattr(columnar, "FEW", 0)
+        monkeypatch.setattr(present_columns, "FEW", 0)
         if condition or items:
             assert select_rows(shapes, piece) == expected
         shaped = shape_columns(shapes, piece, connection)
-        monkeypatch.setattr(columnar, "FEW", len(piece))
+        monkeypatch.setattr(present_columns, "FEW", len(piece))
         one_by_one = shape_columns(shapes, piece, connection)
         assert repr(shaped.to_pylist()) == repr(one_by_one.to_pylist())
         assert shaped.num_rows == len(expected)
@@ -124,11 +124,11 @@ def test_having_and_order_select_equal_rows(
 def test_an_expression_that_duckdb_fails_at_is_computed_by_python(
     piece: pa.RecordBatch, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columnar, "FEW", 0)
+    monkeypatch.setattr(present_columns, "FEW", 0)
     fails, works = compiled("CAST(big * 2 AS BIGINT)"), compiled("n > 3")
     assert fails is not None
     assert works is not None
-    assert columnar._by_duckdb(shaping(), [fails], piece, connection) is None
+    assert present_columns._by_duckdb(shaping(), [fails], piece, connection) is None
     shaped = shape_columns(shaping((fails, works)), piece, connection)
     places = {name: at for at, name in enumerate(TYPES)}
     expected = [fails.face(row) for row in zip(*(column.to_pylist() for column in piece.columns), strict=True)]

@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.follow.bell import Bell
-from headrace.follow.feed import ViewFeed
-from headrace.follow.view_source import ViewSource
-from headrace.serve.change_cursor import Cursor
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.live_feed import LiveFeed
+from headrace.deliver.subscription_source import ViewSource
+from headrace.serve.change_batch import ChangeCursor
 from headrace.serve.changes import changes_after
-from headrace.sink import feeds
+from headrace.deliver.sinks import sink_feed
 from headrace.store.duckdb.store import DuckStore
 from tests.faults.seeds import SEEDS
 from tests.unit.serve.workbench import STREAM, Workbench, bench, view_of
@@ -95,7 +95,7 @@ def parse_minute(text: str) -> int:
 
 def read_feed(work: Workbench, on_close: bool) -> Read:
     """Server-sent events, as the page, `headrace watch` and HTTP get them."""
-    feed = ViewFeed(work.store, "v", settled_only=on_close)
+    feed = LiveFeed(work.store, "v", settled_only=on_close)
 
     def read(cursor: str | None) -> tuple[list[Message], str | None]:
         batch = feed.read(cursor)
@@ -109,7 +109,7 @@ def read_feed(work: Workbench, on_close: bool) -> Read:
 
 
 def read_subscription(work: Workbench, on_close: bool) -> Read:
-    source = ViewSource(work.store, Bell(), "s", "v", None, {})
+    source = ViewSource(work.store, Notifier(), "s", "v", None, {})
 
     def read(cursor: str | None) -> tuple[list[Message], str | None]:
         page = source.next(cursor or "", 3)
@@ -126,7 +126,7 @@ def read_sink(work: Workbench, on_close: bool, where: str = "") -> Read:
     text = f"CREATE SINK s FROM v {where} {target} {close};"
     view = "CREATE MATERIALIZED VIEW v AS SELECT k0, count(*) AS n FROM events GROUP BY k0, window(at, '2 minutes');"
     (sink,) = parse(STREAM + view + text).sinks.values()
-    feed = feeds.ViewFeed(sink, work.store, 4)
+    feed = sink_feed.ViewFeed(sink, work.store, 4)
 
     def read(cursor: str | None) -> tuple[list[Message], str | None]:
         batch = feed.after(cursor)
@@ -251,8 +251,8 @@ def test_a_sink_on_close_deletes_only_what_it_has_sent() -> None:
 
 
 def _read_all(
-    work: Workbench, cursor: Cursor | None, *, on_close: bool = False
-) -> tuple[list[tuple[Any, ...]], Cursor | None]:
+    work: Workbench, cursor: ChangeCursor | None, *, on_close: bool = False
+) -> tuple[list[tuple[Any, ...]], ChangeCursor | None]:
     ops: list[tuple[Any, ...]] = []
     while True:
         batch = changes_after(work.store, "v", cursor, limit=100, on_close=on_close)

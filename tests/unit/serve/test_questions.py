@@ -14,13 +14,13 @@ import pytest
 from headrace.define.model import Window
 from headrace.errors import ConflictError, NotFoundError, QuestionError
 from headrace.serve.answer import Answer
-from headrace.serve.cell import find_cell
-from headrace.serve.cell_question import CellQuestion
+from headrace.serve.read_plan import find_cell
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.evaluate import answer, count_more, find_serving, read
-from headrace.serve.plan import plan
+from headrace.serve.read_plan import plan
 from headrace.serve.question import Question
-from headrace.serve.streams import Fresh, up_to_date
-from headrace.serve.times import Bound, parse_bound
+from headrace.serve.freshness import Fresh, up_to_date
+from headrace.serve.question_times import Bound, parse_bound
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

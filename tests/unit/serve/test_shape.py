@@ -13,11 +13,12 @@ from headrace.aggregate import sets
 from headrace.api import paging
 from headrace.define.catalog import parse
 from headrace.errors import ConflictError, QuestionError
-from headrace.serve import columnar, evaluate
+from headrace.serve import evaluate
+from headrace.serve import present_columns
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 
 from .shaped import NOW, SELECT, STREAM, Views
 
@@ -156,7 +157,7 @@ def test_pages_of_a_view_with_many_rows_have_those_that_having_keeps(
 ) -> None:
     monkeypatch.setattr(evaluate, "MOST_SHAPED", 4)
     monkeypatch.setattr(evaluate, "PAGES_AT_FIRST", pages)
-    monkeypatch.setattr(columnar, "FEW", 0)
+    monkeypatch.setattr(present_columns, "FEW", 0)
     views.add()
     found, cursor = [], None
     while not found or cursor:

@@ -15,7 +15,7 @@ from headrace.define.catalog import parse
 from headrace.define.model import View
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import Version

@@ -12,7 +12,7 @@ from headrace.errors import CorruptionError
 from headrace.format import freshness
 from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Cost
-from headrace.serve.streams import Fresh
+from headrace.serve.freshness import Fresh
 from headrace.server.damaged_stream import DamagedStream
 from headrace.server.describe_view import describe_view, join_freshness
 from headrace.server.status import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus

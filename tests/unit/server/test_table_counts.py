@@ -13,7 +13,7 @@ from headrace.api.objects import views_html
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.format import version_shown
-from headrace.serve.streams import Fresh
+from headrace.serve.freshness import Fresh
 from headrace.server.describe_view import describe_view, read_layers
 from headrace.server.status import ViewStatus
 from headrace.server.composed_status import describe_tables

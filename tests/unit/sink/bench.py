@@ -17,8 +17,8 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
 from headrace.lake.table import LakeTable
-from headrace.sink.files import TEMPORARY
-from headrace.sink.sinks import Sinks
+from headrace.deliver.sinks.files_sink import TEMPORARY
+from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.store.base import Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

@@ -11,7 +11,7 @@ from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.errors import QuestionError
 from headrace.lake.table import LakeTable
-from headrace.sink.feeds import StreamFeed
+from headrace.deliver.sinks.sink_feed import StreamFeed
 
 DEFINITIONS = """CREATE STREAM a (id BIGINT, at TIMESTAMP); CREATE STREAM b (id BIGINT, at TIMESTAMP);
 CREATE STREAM d AS SELECT id, explode(split(CAST(id AS STRING), '1')) AS piece FROM a

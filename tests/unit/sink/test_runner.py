@@ -13,8 +13,8 @@ import pytest
 
 from headrace.errors import NotFoundError
 from headrace.secrets import without_passwords
-from headrace.sink import runner
-from headrace.sink.progress import read_progress
+from headrace.deliver.sinks import sink_runner
+from headrace.deliver.sinks.sink_progress import read_progress
 from tests.waiting import wait_until
 
 from .bench import Bench, Receiver, data_files, latest, read_files
@@ -179,7 +179,7 @@ def test_a_pause_while_a_sink_stalls_is_not_lost(
             pausing[0].join(0.5)
         return replace(progress, **values)
 
-    monkeypatch.setattr(runner, "replace", replace_slowly)
+    monkeypatch.setattr(sink_runner, "replace", replace_slowly)
     bench.run(http(receiver))
     bench.commit(("a", 0))
     wait_until(lambda: pausing and not pausing[0].is_alive())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.query_rules import QueryError
-from headrace.sql.as_of import AsOfTable, extract_as_of
+from headrace.serve.sql.as_of_queries import AsOfTable, extract_as_of
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from headrace.define.model import Window
 from headrace.define.query_rules import QueryError
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
-from headrace.sql.load import default_plan, describe_version, load_view
+from headrace.serve.freshness import up_to_date
+from headrace.serve.sql.load_views import default_plan, describe_version, load_view
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

@@ -18,11 +18,11 @@ from headrace.define.model import View
 from headrace.define.query_rules import QueryError
 from headrace.define.query_rules import clarify, rewrite
 from headrace.errors import SqlError
-from headrace.serve.streams import up_to_date
-from headrace.sql.children import Children
-from headrace.sql.load import default_plan, describe_version, load_view
-from headrace.sql.merging import register
-from headrace.sql.query import run_sql
+from headrace.serve.freshness import up_to_date
+from headrace.serve.sql.children import Children
+from headrace.serve.sql.load_views import default_plan, describe_version, load_view
+from headrace.serve.sql.load_views import register
+from headrace.serve.sql.view_queries import run_sql
 from headrace.store.base import Step
 from headrace.store.duckdb.store import DuckStore
 from headrace.transport.position import Position

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.sql.load import default_plan, describe_version, load_view
+from headrace.serve.sql.load_views import default_plan, describe_version, load_view
 from tests.unit.serve.shaped import SELECT, Views
 
 LABEL = "SELECT k0, concat(k0, '!') AS label, max(i) - min(i) AS spread, sum(b) AS b FROM events GROUP BY k0"

@@ -19,7 +19,7 @@ from headrace.maintain.lift import lift_view
 from headrace.maintain.over_tables import TableAudits
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.base import Audit, Step, Store
 from headrace.store.duckdb.store import DuckStore
 from headrace.store.version import START, Version

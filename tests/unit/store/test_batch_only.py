@@ -20,7 +20,7 @@ from headrace.define.model import Column, Key, View
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.question import Question
-from headrace.serve.streams import up_to_date
+from headrace.serve.freshness import up_to_date
 from headrace.store.base import Step
 from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.store.duckdb import snapshot

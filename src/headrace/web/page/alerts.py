@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.alert.status import AlertStatus, IncidentStatus
+from headrace.deliver.delivery_status import AlertStatus, IncidentStatus
 from headrace.cells import moment_text
 from headrace.format import count, plural
 from headrace.html import Html, breakable, data, join, tag

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
-from headrace.serve.times import MS
+from headrace.serve.question_times import MS
 from headrace.server.status import ViewStatus
 from headrace.web.page.selection import WINDOW, Selection, numeric_columns
 from headrace.web.page.series import Ask, Lines, Row, Series, column_at, find_chart, over_keys, rank, window_at

@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.format import iso
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason
-from headrace.serve.cell_question import CellQuestion
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import Question
 from headrace.server.status import LogicalStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.web.page import hints

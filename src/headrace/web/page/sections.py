@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from headrace.cells import key_value, moment_text, value, window
-from headrace.follow.terms import SubscriptionStatus
+from headrace.deliver.delivery_status import SubscriptionStatus
 from headrace.format import count, freshness, plural, span, waiting, within
 from headrace.html import Html, breakable, data, join, tag
 from headrace.lake.letters import DeadLetterReason

@@ -14,7 +14,7 @@ from headrace.aggregate import Value
 from headrace.language.token_cursor import parse_type
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve.question import Question
-from headrace.serve.times import parse_bound
+from headrace.serve.question_times import parse_bound
 from headrace.server.status import ViewStatus
 
 NAMES = ("start", "end", "column", "by", "sort")

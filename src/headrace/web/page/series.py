@@ -13,7 +13,7 @@ from headrace.language.durations import format_duration
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
-from headrace.serve.times import MS
+from headrace.serve.question_times import MS
 from headrace.server.status import ViewStatus
 from headrace.web.page.selection import Selection, numeric_columns
 from headrace.web.page.spans import Range, Steps, find_steps, to_ms

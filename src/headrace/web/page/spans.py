@@ -11,7 +11,7 @@ from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.errors import QuestionError
 from headrace.format import EPOCH
 from headrace.serve.question import Question
-from headrace.serve.times import MS, Bound, iso_ms, parse_bound
+from headrace.serve.question_times import MS, Bound, iso_ms, parse_bound
 from headrace.web.page.selection import OLDEST, Selection
 
 STEPS_MS = (

@@ -1,0 +1,337 @@
+"""Resolves a question, or the cell that is to be explained, for one version of its view: bounds, windows, and what to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from headrace.aggregate import Value
+from headrace.language.calendar import UTC_NAME, Calendar
+from headrace.language.durations import DAY_MS, format_duration
+from headrace.define.model import View, Window
+from headrace.define.outputs import outputs_of
+from headrace.errors import QuestionError, did_you_mean
+from headrace.serve.page_cursor import read_cursor
+from headrace.serve.question import SETTLED_ONLY, Question
+from headrace.serve.windows import Windows
+from headrace.serve.question_times import Bound, iso_ms
+from headrace.serve.json_values import key_value
+from headrace.store.selection import Selection
+from headrace.store.version import Version
+from headrace.types import Type
+from dataclasses import dataclass
+from headrace.errors import QuestionError
+from headrace.serve.explanation import CellQuestion
+from headrace.serve.question import Question
+from headrace.serve.question_times import LAST_MS, Bound, iso_ms
+
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What to read and how to present it."""
+
+    by: tuple[str, ...]
+    types: tuple[Type, ...]  # of the group keys
+    where: tuple[Mapping[str, Value], ...]
+    windows: Windows | None  # None: one window, over all time or between the bounds
+    bounds: tuple[int | None, int | None]  # start and end of the question, in ms since the epoch
+    counted_from_ms: int | None  # what relative bounds were counted from
+    after: tuple[Value, ...] | None
+    empty: bool  # nothing can match: a relative bound, and no event yet; or only settled rows, and there are none
+    newest_first: bool = False
+    skip: int = 0  # ordered rows of earlier pages
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether windows must be composed from buckets; otherwise the store's buckets are the windows."""
+        return self.windows is not None and self.windows.composed
+
+    def selection(self, limit: int | None) -> Selection:
+        """The first partials of this page, folded into windows or into the buckets that tile them."""
+        if self.windows is None:
+            return Selection(self.by, self.where, self.bounds, after=self.after, limit=limit)
+        first, last = self.windows.panes
+        if self.overlapping and self.after is not None:
+            # The page continues in this window: buckets of earlier pages are in no remaining window.
+            start, end = self.windows.bounds(self.after[0])
+            first, last = (first, end) if self.newest_first else (start, last)
+        return Selection(
+            by=self.by,
+            where=self.where,
+            panes=(first, last),
+            bucket_ms=self.windows.bucket_ms,
+            origin_ms=self.windows.origin_ms,
+            after=None if self.overlapping else self.after,
+            limit=limit,
+            newest_first=self.newest_first,
+            calendar=self.windows.calendar,
+            step_ms=self.windows.every_ms if self.windows.cumulative else 0,
+        )
+
+
+def plan(question: Question, version: Version) -> ReadPlan:
+    """The question against a view; raises QuestionError for what the view cannot answer."""
+    view = version.view
+    types = {key.name: key.expression.type for key in view.keys}
+    by = tuple(types) if question.by is None else question.by
+    for name in by:
+        _check_key(view, name, types)
+    where = tuple(
+        {name: key_value(name, _check_key(view, name, types), value) for name, value in alternative.items()}
+        for alternative in question.where
+    )
+    key_types = tuple(types[name] for name in by)
+    cursor = read_cursor(question, version, key_types) if question.cursor else None
+    after = cursor.last if cursor and cursor.skip is None else None
+    skip = (cursor.skip or 0) if cursor else 0
+    if view.window is None:
+        _refuse_time(question)
+        _refuse_settled(question, f"view '{view.name}' has no window", "leave it out")
+        return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False, skip=skip)
+    pane = view.window.pane_ms
+    has_relative = any(bound and bound.relative for bound in (question.start, question.end))
+    newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
+    bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
+    last_end, none_settled = _last_end(question, version, bounds[1])
+    return ReadPlan(
+        by=by,
+        types=key_types,
+        where=where,
+        windows=None if question.all_time else _windows(question, view.window, bounds[0], last_end),
+        bounds=bounds,
+        counted_from_ms=newest if has_relative else None,
+        after=after,
+        empty=none_settled or (has_relative and newest is None),
+        newest_first=question.newest_first,
+        skip=skip,
+    )
+
+
+def _bounds(question: Question, newest: int, pane: int) -> tuple[int | None, int | None]:
+    start = _bound("start", question.start, newest, pane)
+    end = _bound("end", question.end, newest, pane)
+    if start is not None and end is not None and start >= end:
+        raise QuestionError(
+            "end must lie after start",
+            found=f"start {iso_ms(start)}, end {iso_ms(end)}",
+            expected="closed-open bounds [start, end)",
+        )
+    return start, end
+
+
+def _bound(name: str, bound: Bound | None, newest: int, pane: int) -> int | None:
+    if bound is None:
+        return None
+    below = bound.ms // pane * pane
+    if below == bound.ms:
+        return newest + bound.ms if bound.relative else bound.ms
+    if bound.relative:
+        near = [f"'-{format_duration(-ms)}'" if ms else "'now'" for ms in (below, below + pane)]
+        text = f"-{format_duration(-bound.ms)}" if bound.ms < 0 else format_duration(bound.ms)
+    else:
+        near, text = [f"'{iso_ms(ms)}'" for ms in (below, below + pane)], str(bound)
+    raise QuestionError(
+        f"{name} is not on a pane start",
+        found=text,
+        expected=f"a multiple of {format_duration(pane)}, the view's pane",
+        fix=f"the nearest that work are {near[0]} and {near[1]}",
+    )
+
+
+def _windows(question: Question, declared: Window, start: int | None, end: int | None) -> Windows:
+    """The windows of the question, or those that the view declares."""
+    pane, step, calendar = declared.pane_ms, question.cumulate_ms, question.calendar
+    _check_tiles(question, declared)
+    if question.has_no_window:
+        # Windows with a place of their own keep it; others are aligned to the start of the question.
+        placed = declared.offset_ms or declared.calendar or declared.cumulative
+        offset = declared.offset_ms if placed else None
+        calendar = declared.calendar
+        if calendar and question.zone:
+            calendar = replace(calendar, zone=question.zone)
+            _check_calendar(calendar, pane)
+        return Windows(declared.size_ms, declared.slide_ms, start, end, offset, calendar, declared.cumulative)
+    if calendar is None:
+        alone = question.window_ms or question.every_ms
+        assert alone is not None, "one of them is given"
+        size, every = question.window_ms or alone, question.every_ms or alone
+        if step is None:
+            return Windows(size, every, start, end)
+        if size % step:
+            raise QuestionError(
+                f"a window of {format_duration(size)} does not grow in steps of {format_duration(step)}",
+                expected="a window that is a multiple of cumulate",
+            )
+        return Windows(size, step, start, end, 0, cumulative=True)
+    _check_calendar(calendar, pane)
+    every = calendar.nominal_ms if step is None else step
+    return Windows(calendar.nominal_ms, every, start, end, 0, calendar, step is not None)
+
+
+def _check_calendar(calendar: Calendar, pane: int) -> None:
+    if calendar.tile_ms % pane:
+        tile = format_duration(calendar.tile_ms)
+        raise QuestionError(
+            f"the view's panes do not tile windows of {calendar} in {calendar.zone}",
+            found=f"panes of {format_duration(pane)}",
+            expected=f"panes that divide {tile}",
+            fix="ask in UTC, " * (calendar.zone != UTC_NAME and DAY_MS % pane == 0)
+            + f"or declare the view with windows of {tile}: its questions merge them",
+        )
+
+
+def _check_tiles(question: Question, declared: Window) -> None:
+    pane = declared.pane_ms
+    spans = {"window": question.window_ms, "every": question.every_ms, "cumulate": question.cumulate_ms}
+    for name, span in spans.items():
+        if span is not None and span % pane:
+            below = span // pane * pane
+            near = [f"'{format_duration(ms)}'" for ms in (below, below + pane) if ms]
+            raise QuestionError(
+                f"{name} is not a multiple of the view's pane",
+                found=f"'{format_duration(span)}'",
+                expected=f"a multiple of {format_duration(pane)}",
+                fix=f"the nearest that work: {' and '.join(near)}",
+            )
+
+
+def _check_key(view: View, name: str, types: Mapping[str, Type]) -> Type:
+    if name in types:
+        return types[name]
+    hint = did_you_mean(name, types)
+    if hint is None and name in [output.name for output in outputs_of(view)]:
+        hint = f"'{name}' is an aggregate, which having filters: --having \"{name} > 5\""
+    raise QuestionError(
+        f"view '{view.name}' has no key '{name}'",
+        expected=", ".join(f"'{key}'" for key in types) or "no key: the view has none",
+        fix=hint,
+    )
+
+
+def _refuse_time(question: Question) -> None:
+    times = {
+        "start": question.start,
+        "end": question.end,
+        "window": question.window_ms or question.calendar,
+        "every": question.every_ms,
+        "cumulate": question.cumulate_ms,
+    }
+    for name, value in times.items():
+        if value is not None:
+            raise QuestionError(
+                f"view '{question.view}' has no window, so it takes no {name}",
+                expected="a question by keys only",
+                fix="declare the view with window(…) in GROUP BY to ask by time",
+            )
+
+
+def _last_end(question: Question, version: Version, end_ms: int | None) -> tuple[int | None, bool]:
+    """The time by which windows must end, and whether it is certain that none does.
+
+    A window is settled by its end, so a question for settled rows is one with an earlier end.
+    """
+    if not question.settled_only:
+        return end_ms, False
+    if question.all_time and end_ms is None:
+        _refuse_settled(question, "a window without an end is never settled", "give an end")
+    settled_ms = None if version.settled_us is None else version.settled_us // 1000
+    if settled_ms is None or (question.all_time and end_ms is not None and end_ms > settled_ms):
+        return end_ms, True
+    return settled_ms if end_ms is None else min(end_ms, settled_ms), False
+
+
+def _refuse_settled(question: Question, why: str, fix: str) -> None:
+    if question.settled_only:
+        raise QuestionError(f"{why}, so none of its rows is ever settled", found=SETTLED_ONLY, fix=fix)
+
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One (key, window) of a view; without bounds it is of all time."""
+
+    key: Mapping[str, Value]
+    windows: Windows | None
+    start_ms: int | None
+    end_ms: int | None
+
+    def question(self, view: str) -> Question:
+        """The question whose answer is this cell alone."""
+        where = (self.key,) if self.key else ()
+        if self.start_ms is None or self.end_ms is None:
+            return Question(view, where, having="")  # a row that HAVING leaves out is explained all the same
+        size_ms = self.end_ms - self.start_ms
+        bounds = Bound(self.start_ms), Bound(self.end_ms)
+        return Question(view, where, start=bounds[0], end=bounds[1], window_ms=size_ms, every_ms=size_ms, having="")
+
+    def window_at(self, ms: int) -> tuple[int, int] | None:
+        """The last window that contains this time; None if there is none."""
+        assert self.windows is not None, "a view without window has no times"
+        return self.windows.at(ms)
+
+
+def find_cell(question: CellQuestion, version: Version) -> Cell:
+    """The cell of a question; raises QuestionError if the view has no such cell."""
+    view = version.view
+    row_question = Question(
+        question.view,
+        (question.key,) if question.key else (),
+        window_ms=question.window_ms,
+        every_ms=question.every_ms,
+        calendar=question.calendar,
+        zone=question.zone,
+    )
+    read_plan = plan(row_question, version)
+    key = read_plan.where[0] if read_plan.where else {}
+    missing = [name.name for name in view.keys if name.name not in key]
+    if missing:
+        raise QuestionError(
+            f"a cell of view '{view.name}' has one value of each key",
+            found=f"none of {', '.join(repr(name) for name in missing)}",
+            expected=", ".join(f"{each.name}=…" for each in view.keys),
+            fix=r"NULL is written \N",
+        )
+    if read_plan.windows is None:
+        if question.at is not None:
+            raise QuestionError(
+                f"view '{view.name}' has no window, so it takes no at", expected="the keys of the cell only"
+            )
+        return Cell(key, None, None, None)
+    cell = Cell(key, read_plan.windows, None, None)
+    ms = _at_ms(question, version)
+    window = cell.window_at(ms)
+    if window is None:
+        next_ms = (ms // read_plan.windows.every_ms + 1) * read_plan.windows.every_ms
+        raise QuestionError(
+            f"no window of view '{view.name}' holds that time",
+            found=iso_ms(ms),
+            expected=f"a time before {iso_ms(next_ms - read_plan.windows.every_ms + read_plan.windows.size_ms)} "
+            f"or from {iso_ms(next_ms)} on",
+        )
+    if window[1] > LAST_MS:
+        raise QuestionError(
+            f"no window of view '{view.name}' holds that time",
+            found=iso_ms(ms),
+            expected="a time whose window ends in the year 9999 or before",
+        )
+    return Cell(key, read_plan.windows, *window)
+
+
+def _at_ms(question: CellQuestion, version: Version) -> int:
+    window = version.view.window
+    assert window is not None, "only for a view with windows"
+    if question.at is None:
+        raise QuestionError(
+            f"view '{question.view}' has windows: say which one",
+            found="no time",
+            expected="any time in the window, such as its window_start",
+            fix="give --at TIME (over HTTP and in Python: at)",
+        )
+    if not question.at.relative:
+        if question.at.ms < 0:
+            raise QuestionError("no pane holds that time", found=str(question.at), expected="a time from 1970 on")
+        return question.at.ms
+    if version.newest_us is None:
+        raise QuestionError(f"view '{question.view}' has no event yet to count from", expected="a time in ISO 8601")
+    newest_end = (version.newest_us // (1000 * window.pane_ms) + 1) * window.pane_ms
+    return max(0, newest_end + min(question.at.ms, -1))  # 'now' is the end of the newest pane, and means that pane
