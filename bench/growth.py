@@ -20,7 +20,7 @@ from headrace.bench.lake import STREAM as LAKE_STREAM
 from headrace.bench.progress import Progress
 from headrace.bench.throughput import measure_turn
 from headrace.bench.turn import Files, Timing
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from headrace.lake.upkeep import Upkeep
 from headrace.transport.journal.journal import Journal
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from headrace.disk import FORMAT_FILE, write_format
-from headrace.lake.log import DeltaLog
+from headrace.lake.delta_log import DeltaLog
+from headrace.lake.delta_table import FORMAT_ID
 from headrace.lake.storage import LocalStorage
-from headrace.lake.table import FORMAT_ID
 
 NEWER = 3  # than the newest format of a workspace, a journal or a lake
 

@@ -30,8 +30,8 @@ def load_all() -> None:
     import headrace.cli.run_server
     import headrace.lake.append
     import headrace.lake.replay
-    import headrace.maintain.batch
-    import headrace.maintain.speed
+    import headrace.maintain.batch_layer
+    import headrace.maintain.speed_layer
     import headrace.server.runtime
     import headrace.web.application
     import headrace.web.http_server  # noqa: F401
@@ -56,10 +56,10 @@ def serve(work: dict[str, Any]) -> int:
 
 def make_small(slice_rows: int) -> None:
     """Make few events take the same steps as many."""
-    from headrace.lake.compact import Compaction
-    from headrace.maintain.batch import Batch, Sizes
+    from headrace.lake.upkeep import Compaction
+    from headrace.maintain.batch_layer import BatchLayer, BatchSizes
 
-    Batch.__init__.__kwdefaults__["sizes"] = Sizes(slice_rows, near_events=50, small_rows=0)
+    BatchLayer.__init__.__kwdefaults__["sizes"] = BatchSizes(slice_rows, near_events=50, small_rows=0)
     Compaction.__init__.__kwdefaults__["gather"] = GATHER
 
 

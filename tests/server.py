@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import httpx2
 
-from headrace.workspace.holder import read_holder
+from headrace.workspace.lease_holder import read_holder
 from tests import http
 
 from .waiting import wait_until

@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.define.kafka_source import read_source
 from headrace.define.model import KAFKA, Source, Stream
-from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal
-from headrace.transport.kafka.transport import KafkaTransport
+from headrace.transport.kafka.kafka_transport import KafkaTransport
 from headrace.transport.position import START
+from headrace.transport.transport_contract import Transport
 from tests.waiting import wait_until
 
 SERVERS = os.environ.get("HEADRACE_TEST_KAFKA", "")

@@ -17,15 +17,15 @@ from bench.process import FLINK_KAFKA, SPARK_KAFKA, Contender, ContenderProcess
 from bench.record import Part
 from bench.services.broker import Broker, start_broker, stream
 from bench.sizes import FullSizes
+from headrace.api.connect import Connection, connect
 from headrace.bench.events import ONE_VIEW, STREAM, write_file
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.measure import start_empty_server
 from headrace.bench.progress import Progress
 from headrace.bench.turn import Files, check_rows, time_files
 from headrace.bench.usage import cpu_seconds
-from headrace.api.connect import Connection, connect
-from headrace.demo.server import Server
 from headrace.errors import HeadraceError
+from headrace.tools.demo.shop_server import ShopServer
 
 MOST_S = 900.0
 FIELDS = "visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL"
@@ -70,7 +70,7 @@ def _our_turns(
 
 
 def _time_topic(
-    server: Server, connection: Connection, broker: Broker, topic: str, number: int, events: int
+    server: ShopServer, connection: Connection, broker: Broker, topic: str, number: int, events: int
 ) -> dict[str, float]:
     """Apply a stream over a topic with a view, and wait until its answer has all events."""
     definition = stream(f"topic_{number}", topic, broker, FIELDS)

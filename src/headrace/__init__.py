@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from headrace.define.python.definition_builder import View as View
     from headrace.define.python.definition_builder import cumulate as cumulate
     from headrace.define.python.definition_builder import window as window
-    from headrace.define.python.sink_builder import LogicalView as LogicalView
-    from headrace.define.python.sink_builder import Alert as Alert
-    from headrace.define.python.sink_builder import Sink as Sink
     from headrace.define.python.function_builder import udaf as udaf
     from headrace.define.python.function_builder import udf as udf
+    from headrace.define.python.sink_builder import Alert as Alert
+    from headrace.define.python.sink_builder import LogicalView as LogicalView
+    from headrace.define.python.sink_builder import Sink as Sink
     from headrace.define.python.source_builder import kafka as kafka
     from headrace.errors import HeadraceError as HeadraceError
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.bench import answers, builds, edits, history, lake, measure, run, start, steady
 from headrace.bench.events import arrays
-from headrace.demo import main as demo
+from headrace.tools.demo import demo_run as demo
 
 from ..server import UpServer
 from ..warm import Java

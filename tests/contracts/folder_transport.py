@@ -17,9 +17,9 @@ import orjson
 from headrace.disk import replace_file, sync
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.parse.frames import frame
-from headrace.transport.base import Events, Receipt
 from headrace.transport.position import START, Position, Range, event_base
-from headrace.transport.sent import FilePiece, SentFiles
+from headrace.transport.sent_files import FilePiece, SentFiles
+from headrace.transport.transport_contract import Receipt, TransportEvents
 
 PARTITIONS = 2
 DAY_US = 24 * 3600 * 1_000_000
@@ -97,13 +97,13 @@ class FolderReader:
                 ranges.append(Range(partition, first, last))
         return ranges
 
-    def read(self, part: Range, stream_format: str) -> Iterator[Events]:
+    def read(self, part: Range, stream_format: str) -> Iterator[TransportEvents]:
         for request in requests_in(self.folder, part):
             about, payload = request.read()
             frames = frame(stream_format, payload)
             first = event_base(part.partition) + request.start + 1
             positions = np.arange(first, first + len(frames), dtype=np.int64)
-            yield Events(frames, positions, np.full(len(frames), about["arrived_us"], dtype=np.int64))
+            yield TransportEvents(frames, positions, np.full(len(frames), about["arrived_us"], dtype=np.int64))
 
 
 class FolderTransport:

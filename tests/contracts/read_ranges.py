@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.define.model import JSON
-from headrace.transport.base import Reader
 from headrace.transport.position import Range
+from headrace.transport.transport_contract import Reader
 
 Read = dict[int, tuple[bytes, int]]  # by position: an event and its arrival
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.transport.base import Transport
 from headrace.transport.journal.journal import Journal
 from headrace.transport.position import Position
+from headrace.transport.transport_contract import Transport
 
 from .folder_transport import FolderTransport
 from .transport import *  # noqa: F403 - the tests

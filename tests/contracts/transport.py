@@ -1,4 +1,4 @@
-"""What every transport must do, as its protocol in `transport/base.py` says; a file of tests gives the `place`."""
+"""What every transport must do, by its protocol in `transport_contract.py`; a file of tests gives the `place`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from headrace.errors import CorruptionError, FencedError, StaleMarkError, UnavailableError
-from headrace.transport.base import Receipt, Transport
 from headrace.transport.position import START, Position, Range
-from headrace.transport.sent import FilePiece
+from headrace.transport.sent_files import FilePiece
+from headrace.transport.transport_contract import Receipt, Transport
 
 from .read_ranges import Read, read
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import Catalog, parse
-from headrace.define.kafka_source import ALSO, OPTIONS
 from headrace.define.connector_options import PREFIX
-from headrace.define.python.definition_script import run_script
 from headrace.define.kafka_record import PARTS
+from headrace.define.kafka_source import ALSO, OPTIONS
+from headrace.define.python.definition_script import run_script
 from headrace.define.sql.sources import FORMAT_OPTIONS, IDLE_TIMEOUT, KEY_FORMATS
 from headrace.plan.differences import compare
 

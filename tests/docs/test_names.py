@@ -11,7 +11,10 @@ WORDS = {
     "said", "told", "found", "made", "asked", "given", "taken", "seen", "shown", "wanted", "named", "heard", "drawn",
     "got", "met", "begun", "chosen", "gone",
 }  # fmt: skip
-ON_DISK = {("doctor/finding.py", "said"), ("transport/sent.py", "seen")}  # names of JSON, and of journal records
+ON_DISK = {
+    ("tools/doctor/finding.py", "said"),
+    ("transport/sent_files.py", "seen"),
+}  # names of JSON, and of journal records
 FOUND = "found"  # a part of every error, so parameters and attributes may have this name
 
 

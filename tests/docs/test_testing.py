@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from headrace.cli.init_command import EXAMPLE
-from headrace.testing.engine import QuickEngine
-from headrace.testing.read import read_text
-from headrace.testing.run import Runner
+from headrace.tools.testing.direct_engine import QuickEngine
+from headrace.tools.testing.run_tests import Runner
+from headrace.tools.testing.written_tests import read_text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 TESTS = "\n".join(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))

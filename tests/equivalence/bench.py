@@ -14,24 +14,24 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import strictest
 from headrace.define.model import View
-from headrace.ingest.door import Ingest
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.intake import Ingest
 from headrace.lake.append import Append
+from headrace.lake.delta_table import LakeTable
 from headrace.lake.lateness_record import LatenessRecord
-from headrace.lake.pins import ChoosePins, no_pins
-from headrace.lake.table import LakeTable
-from headrace.maintain.batch import _ORDER as ORDER
-from headrace.maintain.batch import Batch
-from headrace.maintain.fused import Fused
+from headrace.lake.table_schema import ChoosePins, no_pins
+from headrace.maintain.batch_layer import _ORDER as ORDER
+from headrace.maintain.batch_layer import BatchLayer
+from headrace.maintain.fused_lane import Fused
 from headrace.maintain.spark_joins import NO_LOGS, TableLogs
-from headrace.maintain.speed import Speed
+from headrace.maintain.speed_layer import Speed
 from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.question import Question
 from headrace.server.reconcile import point_of, reconcile_views
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.version import Version
 from headrace.transport.position import Range
 from tests.transports import make_source, on, open_one
@@ -75,7 +75,7 @@ class Bench:
             pins=pins,
         )
         self.speed = Speed(lambda: spark, self.stream, self.table, self.store, folder, fused=self.fused, logs=logs)
-        self.batch = Batch(
+        self.batch = BatchLayer(
             lambda: spark,
             self.stream,
             self.table,
@@ -145,7 +145,9 @@ class Bench:
 
     def post(self, lines: list[bytes], key: str, *, keep_bad: bool) -> Any:
         """One request; done when durable."""
-        return self.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=key, keep_bad=keep_bad).result()
+        return self.ingest.take(
+            b"\n".join(lines), layout=FileLayout(Format.NDJSON), key=key, keep_bad=keep_bad
+        ).result()
 
     def commit(self, ranges: list[Range] | None = None) -> None:
         """Make one lake commit of these ranges, or of all that the lake does not have, as the append does."""

@@ -18,7 +18,7 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import NotReadyError
 from headrace.serve.answer import Answer
-from headrace.store.columns import COUNTED
+from headrace.store.partial_columns import COUNTED
 from headrace.store.selection import Selection
 from headrace.store.version import Version
 

@@ -12,20 +12,20 @@ import orjson
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
-from headrace.ingest.door import Ingest
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.intake import Ingest
 from headrace.lake.append import Append
-from headrace.lake.table import LakeTable
-from headrace.maintain.batch import Batch
-from headrace.maintain.fused import Fused
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.batch_layer import BatchLayer
+from headrace.maintain.fused_lane import Fused
 from headrace.maintain.spark_joins import TableLogs
-from headrace.maintain.speed import Speed
+from headrace.maintain.speed_layer import Speed
 from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.question import Question
 from headrace.server.reconcile import pin_tables, point_of
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.version import Version
 from headrace.transport.journal.journal import Journal
 
@@ -46,12 +46,12 @@ class Part:
             companion=self.fused if fused else None, pins=whole.pins,
         )  # fmt: skip
         self.speed = Speed(lambda: spark, stream, self.table, store, folder, fused=self.fused, logs=whole.logs)
-        self.batch = Batch(lambda: spark, stream, self.table, store, folder / "builds", logs=whole.logs)
+        self.batch = BatchLayer(lambda: spark, stream, self.table, store, folder / "builds", logs=whole.logs)
         self.spark = spark
 
     def send(self, *events: dict[str, Any]) -> None:
         lines = b"\n".join(map(orjson.dumps, events))
-        reply = self.ingest.take(lines, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
+        reply = self.ingest.take(lines, layout=FileLayout(Format.NDJSON), key=None, keep_bad=False).result()
         assert not reply.refused, reply
         ranges = self.journal.reader.ranges(self.table.state.position, self.journal.end, target_bytes=1 << 40)
         self.append.append(self.spark, ranges)

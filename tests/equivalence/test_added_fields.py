@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from headrace.lake.compact import Compaction
+from headrace.lake.upkeep import Compaction
 from headrace.serve.sql.event_queries import SYSTEM_COLUMNS
 
 from .bench import Bench

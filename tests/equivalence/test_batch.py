@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from headrace.aggregate.approx_distinct import ApproxCountDistinct
 from headrace.aggregate.numeric import Avg, Sum
 from headrace.aggregate.ordered import Max
-from headrace.aggregate.approx_distinct import ApproxCountDistinct
 from headrace.define.model import Column
 from headrace.errors import NotReadyError
 from headrace.store.duckdb.database import run

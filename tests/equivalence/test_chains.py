@@ -23,19 +23,19 @@ import pytest
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.serve.past.past_questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
 from headrace.engine.duckdb_relations import refuse_duckdb
-from headrace.lake.pins import no_pins
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_schema import no_pins
 from headrace.maintain.spark_joins import TableLogs
 from headrace.serve.explanation import CellQuestion
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.past.past_questions import LakeQuestions
+from headrace.serve.question import Question
 from headrace.server.reconcile import pin_tables, point_of
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.version import Pinned, Version
 
 from .bench import Bench

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.maintain.batch import Sizes
+from headrace.maintain.batch_layer import BatchSizes
 from headrace.server.reconcile import reconcile_views
 from headrace.store.version import Version
 from tests.waiting import wait_until
@@ -29,7 +29,7 @@ FREE = [
 
 @pytest.fixture
 def bench(spark: Any, tmp_path: Path) -> Iterator[Bench]:
-    opened = Bench(spark, tmp_path, STREAM, sizes=Sizes(slice_events=20))  # several slices a build
+    opened = Bench(spark, tmp_path, STREAM, sizes=BatchSizes(slice_events=20))  # several slices a build
     yield opened
     opened.close()
 
@@ -122,7 +122,7 @@ def test_a_build_catches_up_before_its_version_is_ready(bench: Bench, lost: int)
 
     The batch layer computes those whose partials are lost, the fused lane merges the others.
     """
-    bench.batch._sizes = Sizes(slice_events=20, near_events=0)
+    bench.batch._sizes = BatchSizes(slice_events=20, near_events=0)
     edit(bench, PLAIN)
     feed(bench, 1, 2)
     bench.maintain()

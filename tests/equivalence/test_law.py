@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.aggregate import REGISTRY
-from headrace.lake.lateness import Lateness
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.lateness_histogram import Lateness
 from headrace.lake.lateness_record import read_lateness
-from headrace.lake.table import LakeTable
 
 from .bench import Bench
 from .feed import Feed

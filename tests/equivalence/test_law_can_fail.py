@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.maintain import batch_job, partials
+from headrace.maintain import partials_job
 from headrace.store.duckdb import snapshot
 
 from .timeline import Timeline
@@ -19,24 +19,24 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 def drop_late_events(patch: pytest.MonkeyPatch) -> None:
     """As stream processors do; and the batch layer with it, so that the two agree."""
-    right = partials.partials
+    right = partials_job.partials
 
     def wrong(events: Any, stream: Any, view: Any, patience_ms: int, *more: Any, **options: Any) -> Any:
-        timely = events.where(f"NOT {partials.settled_when(stream, view, patience_ms)}")
+        timely = events.where(f"NOT {partials_job.settled_when(stream, view, patience_ms)}")
         return right(timely, stream, view, patience_ms, *more, **options)
 
-    patch.setattr(partials, "partials", wrong)
+    patch.setattr(partials_job, "partials", wrong)
 
 
 def lose_the_last_commit_of_a_slice(patch: pytest.MonkeyPatch) -> None:
     """In the batch layer alone."""
-    right = batch_job.read_events
+    right = partials_job.read_events
 
     def wrong(spark: Any, folder: Any, stream: Any, files: Any, commits: tuple[int, int], *read: Any) -> Any:
         last = max(commits[0], commits[1] - 1)
         return right(spark, folder, stream, files, commits, *read).where(f"_commit < {last}")
 
-    patch.setattr(batch_job, "read_events", wrong)
+    patch.setattr(partials_job, "read_events", wrong)
 
 
 def forget_what_came_during_a_beat(patch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import duckdb
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from headrace.lake.schema import table_schema
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_schema import table_schema
 
 from .bench import Bench
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.duckdb_relations import refuse_duckdb
-from headrace.maintain.partials import analyse
+from headrace.maintain.partials_job import analyse
 from tests.equivalence.bench import Bench
 
 STREAM = r"""CREATE STREAM logs (

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from headrace.maintain.partials import analyse
+from headrace.maintain.partials_job import analyse
 from tests.equivalence.bench import Bench
 
 STREAM = """CREATE STREAM orders (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.aggregate import REGISTRY
+from headrace.maintain.partials_job import read_events
 from headrace.serve.past.cell_events import COLUMNS, read_page
-from headrace.maintain.partials import read_events
 from tests.aggregates import TEST_ONLY
 
 from .bench import Bench

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from headrace.serve.past.past_questions import LakeQuestions
 from headrace.define.model import View
 from headrace.serve.explanation import CellQuestion
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.past.past_questions import LakeQuestions
+from headrace.serve.question import Question
 from headrace.store.version import Version
 
 from .bench import Bench

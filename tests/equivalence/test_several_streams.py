@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from headrace.serve.past.past_questions import LakeQuestions
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import ConflictError, QuestionError
 from headrace.serve.explanation import CellQuestion
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.past.past_questions import LakeQuestions
+from headrace.serve.question import Question
 from headrace.server.reconcile import point_of, reconcile_views
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.version import Version
 
 from .bench import Bench

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.define.catalog import Catalog, parse
 from headrace.errors import DefinitionError
-from headrace.store.few import rank
+from headrace.store.selection import rank
 
 from .bench import Bench
 from .feed import Feed

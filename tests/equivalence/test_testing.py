@@ -13,13 +13,12 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.serve.answer import Answer
 from headrace.serve.question import Question
-from headrace.testing.answers import Request
-from headrace.testing.compare import compare_answer
-from headrace.testing.engine import Engine, LayerAnswer, NeedsSparkError, QuickEngine
-from headrace.testing.events import Commit, GivenEvent, GivenEvents, arrange
-from headrace.testing.first import write_rows
-from headrace.testing.jobs import SparkEngine
-from headrace.testing.read import read_text
+from headrace.tools.testing.comparison import compare_answer
+from headrace.tools.testing.direct_engine import Engine, LayerAnswer, NeedsSparkError, QuickEngine, Request
+from headrace.tools.testing.first_test import write_rows
+from headrace.tools.testing.given_events import Commit, GivenEvent, GivenEvents, arrange
+from headrace.tools.testing.spark_engine import SparkEngine
+from headrace.tools.testing.written_tests import read_text
 
 from . import test_joins
 from .generate import BAD, STREAM, make_events, make_shape, to_json

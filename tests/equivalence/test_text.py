@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
 from tests.equivalence.bench import Bench
 
 STREAM = r"""CREATE STREAM access (
@@ -28,7 +28,7 @@ def test_an_access_log_becomes_a_view(spark: Any, tmp_path: Path) -> None:
     try:
         bench.add_view(VIEW)
         body = LOG + NOT_UTF8 + b"\n\n  no request\n"
-        reply = bench.ingest.take(body, layout=Layout(Format.TEXT), key=None, keep_bad=True).result()
+        reply = bench.ingest.take(body, layout=FileLayout(Format.TEXT), key=None, keep_bad=True).result()
         assert (reply.accepted, reply.refused) == (1002, [])
         bench.commit()
         assert (bench.table.rows(dead=False), bench.table.rows(dead=True)) == (1001, 1)

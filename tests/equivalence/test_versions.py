@@ -11,8 +11,8 @@ from headrace.aggregate.numeric import Count
 from headrace.aggregate.ordered import Max
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Column
-from headrace.lake.compact import Compaction
-from headrace.maintain.speed import Speed
+from headrace.lake.upkeep import Compaction
+from headrace.maintain.speed_layer import Speed
 from headrace.store.version import Version
 from headrace.types import BIGINT, STRING, Expression
 

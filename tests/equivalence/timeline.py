@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from headrace.lake.compact import Compaction
-from headrace.maintain.batch import Sizes
+from headrace.lake.upkeep import Compaction
+from headrace.maintain.batch_layer import BatchSizes
 
 from .bench import Bench
 from .case import Case
@@ -35,7 +35,9 @@ class Timeline:
     def __init__(self, spark: Any, folder: Path, seed: int, views: list[str]) -> None:
         self.chance = random.Random(seed)
         # As if events were many: a build or a beat is of several slices, and a beat's rows are a table of their own.
-        sizes = self.chance.choice([Sizes(), Sizes(50, 0, 0, 4), Sizes(100, 20, 0, 0), Sizes(50, 0, 0, 0)])
+        sizes = self.chance.choice(
+            [BatchSizes(), BatchSizes(50, 0, 0, 4), BatchSizes(100, 20, 0, 0), BatchSizes(50, 0, 0, 0)]
+        )
         session = interpreting(spark) if seed % 2 else spark
         self.bench = Bench(session, folder, STREAM, sizes=sizes)
         self.feed = Feed(self.bench, self.chance)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.app import run
 from headrace.api.connect import Connection, connect
+from headrace.cli.app import run
 from tests.examples.answer import Answer
 from tests.examples.answers import ALERTS, ANSWERS
 from tests.examples.readmes import EXAMPLES, NAMES, commands, readme

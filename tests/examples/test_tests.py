@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.folder import describe, find_tests, run_tests
+from headrace.tools.testing.workspace_tests import describe, find_tests, run_tests
 from headrace.workspace.settings import Workspace
 
 EXAMPLES = sorted(path.parent for path in (Path(__file__).parents[2] / "examples").glob("*/headrace.toml"))

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.faults import VARIABLE
-from headrace.store.base import Audit
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Audit
 from headrace.store.version import BatchTable, Point, Version
 from headrace.transport.position import Position
 from tests.contracts.store.layers import VIEW, counted, step

@@ -16,7 +16,7 @@ import httpx2
 
 from headrace.faults import VARIABLE
 from headrace.store.duckdb.database import DAMAGED
-from headrace.store.reading import open_to_read
+from headrace.store.open_to_read import open_to_read
 from headrace.workspace.settings import Workspace
 
 from ..nursery import SLICE_ROWS

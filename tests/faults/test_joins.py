@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from headrace.cli.app import run
 from headrace.define.catalog import parse
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from headrace.workspace.settings import Workspace
 from tests import http
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.faults import POINTS, VARIABLE
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.transport.journal.journal import Journal
 from tests.contracts.store.layers import VIEW, counted, serving
 from tests.unit.store.partial_files import simple_event, write_partials
@@ -111,7 +111,7 @@ def test_a_writer_of_the_journal_killed(tmp_path: Path, run_python: Callable[...
 
 MERGE = """
 import sys
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from tests.contracts.store.layers import VIEW, serving, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", {"events": 5})

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.faults import VARIABLE
 from headrace.deliver.sinks.files_sink import TEMPORARY
+from headrace.faults import VARIABLE
 from tests.unit.sink.bench import Receiver, data_files
 
 from ..server import UpServer

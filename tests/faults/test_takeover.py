@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx2
 
-from headrace.workspace.holder import live_holder
+from headrace.workspace.lease_holder import live_holder
 
 from ..server import COMMAND, UpServer
 from ..warm import Java

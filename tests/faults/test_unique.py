@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from headrace.define.catalog import parse
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from tests import http
 
 from ..server import UpServer

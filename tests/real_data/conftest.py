@@ -148,11 +148,11 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """A real `headrace up` over both streams."""
-    from headrace.demo.server import Server, make_workspace
+    from headrace.tools.demo.shop_server import ShopServer, make_workspace
 
     folder = tmp_path_factory.mktemp("real-data")
     make_workspace(folder, DEFINITIONS)
-    server = Server(folder)
+    server = ShopServer(folder)
     try:
         server.wait_until_ready()
         yield server
@@ -163,9 +163,9 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="session")
 def reader(server):
     """Questions to that server."""
-    from headrace.demo.reader import Reader
+    from headrace.tools.demo.shop_server import ServerReader
 
-    reader = Reader(server.url)
+    reader = ServerReader(server.url)
     yield reader
     reader.close()
 

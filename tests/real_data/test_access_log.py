@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from headrace.demo.compare import STATED_ERROR
+from headrace.tools.demo.final_check import STATED_ERROR
 from tests import http
 from tests.real_data.access_lines import hour, read_line
 from tests.real_data.conftest import STATUSES

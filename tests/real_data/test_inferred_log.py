@@ -6,10 +6,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from headrace.infer import draft
-from headrace.infer.sample import read_sample
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parser
+from headrace.tools.infer import draft
+from headrace.tools.infer.file_sample import read_sample
 from tests.real_data.conftest import STATUSES
 
 

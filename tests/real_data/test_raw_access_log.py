@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
 from tests.equivalence.bench import Bench
 from tests.real_data.access_lines import hour, read_line
 
@@ -37,7 +37,7 @@ def test_an_access_log_needs_no_preparation(spark: Any, tmp_path: Path, data: Pa
         bench.add_view(VIEW)
         lines = content.splitlines()
         for at in range(0, len(lines), 4_000):
-            layout = Layout(Format.TEXT)
+            layout = FileLayout(Format.TEXT)
             body = b"\n".join(lines[at : at + 4_000])
             assert bench.ingest.take(body, layout=layout, key=str(at), keep_bad=True).result().refused == []
             bench.commit()

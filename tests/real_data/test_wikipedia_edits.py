@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from headrace.demo.compare import STATED_ERROR
+from headrace.tools.demo.final_check import STATED_ERROR
 
 
 @pytest.fixture(scope="module")

@@ -58,10 +58,10 @@ def database() -> Iterator[Postgres]:
 @pytest.fixture(autouse=True)
 def _wait_for_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transport of this process goes on without a broker that is slow to answer; its tests compare what that says."""
-    monkeypatch.setattr("headrace.transport.kafka.transport.FIRST_LOOK_S", ANSWER_S)
-    monkeypatch.setattr("headrace.transport.kafka.transport.RECOVERY_S", ANSWER_S)
-    monkeypatch.setattr("headrace.transport.kafka.produce.VISIBLE_S", ANSWER_S)
-    monkeypatch.setattr("headrace.transport.kafka.peek.TIMEOUT_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.kafka_transport.FIRST_LOOK_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.kafka_transport.RECOVERY_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.kafka_producer.VISIBLE_S", ANSWER_S)
+    monkeypatch.setattr("headrace.transport.kafka.topic_queries.PEEK_TIMEOUT_S", ANSWER_S)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.outgoing_rules import row_keys, row_types
-from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange
 from headrace.deliver.sinks.postgres_sink import PostgresWriter
+from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange
 
 from .running import Postgres
 

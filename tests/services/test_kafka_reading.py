@@ -15,9 +15,9 @@ import pytest
 from headrace.define.kafka_source import KafkaSource, Start
 from headrace.define.model import JSON, TEXT
 from headrace.errors import CorruptionError, UnavailableError, UsageError
-from headrace.transport.base import Events
-from headrace.transport.kafka.transport import KafkaTransport, Skipped
+from headrace.transport.kafka.kafka_transport import KafkaTransport, Skipped
 from headrace.transport.position import START, Position
+from headrace.transport.transport_contract import TransportEvents
 from tests.waiting import wait_until
 
 from .running import ANSWER_S, Kafka
@@ -43,7 +43,9 @@ def open_stream(kafka: Kafka, tmp_path: Path) -> Iterator[Open]:
         transport.close()
 
 
-def read(transport: KafkaTransport, start: Position = START, *, fmt: str = JSON, target: int = ALL) -> list[Events]:
+def read(
+    transport: KafkaTransport, start: Position = START, *, fmt: str = JSON, target: int = ALL
+) -> list[TransportEvents]:
     reader = pickle.loads(pickle.dumps(transport.reader))  # as in a worker
     ranges = transport.reader.ranges(start, transport.end, target_bytes=target)
     return [events for part in ranges for events in reader.read(part, fmt)]

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.define.kafka_source import KafkaSource, parse_place
 from headrace.errors import UsageError
-from headrace.transport.base import Skipped
-from headrace.transport.kafka.transport import KafkaTransport
+from headrace.transport.kafka.kafka_transport import KafkaTransport
 from headrace.transport.position import Position
+from headrace.transport.transport_contract import Skipped
 from tests.waiting import wait_until
 
 from .running import Kafka

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.define.kafka_source import KafkaSource
-from headrace.transport.base import Transport
-from headrace.transport.kafka.transport import KafkaTransport
+from headrace.transport.kafka.kafka_transport import KafkaTransport
 from headrace.transport.position import Position
+from headrace.transport.transport_contract import Transport
 from tests.contracts.transport import (  # noqa: F401 - without those of a transport that deletes events itself
     Place,
     test_a_fresh_process_reads_the_same,

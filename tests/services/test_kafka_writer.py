@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.define.model import Mode, Sink
+from headrace.deliver.sinks.kafka_sink import KafkaWriter, LatestRows
 from headrace.deliver.sinks.sink_writer import DestinationError, SinkChange
-from headrace.deliver.sinks.kafka_sink import KafkaWriter
-from headrace.deliver.sinks.kafka_sink import LatestRows
 
 from .running import ANSWER_S, Kafka
 from .sink_batches import batch, deletes, full, row, upserts

@@ -12,9 +12,9 @@ from headrace.define.kafka_source import KafkaSource
 from headrace.define.model import JSON
 from headrace.errors import ConflictError, FencedError, StaleMarkError, TooLargeError, UnavailableError
 from headrace.faults import VARIABLE
-from headrace.transport.kafka.transport import KafkaTransport
+from headrace.transport.kafka.kafka_transport import KafkaTransport
 from headrace.transport.position import START
-from headrace.transport.sent import FilePiece
+from headrace.transport.sent_files import FilePiece
 from tests.waiting import wait_until
 
 from .running import ANSWER_S, Kafka
@@ -27,8 +27,8 @@ import sys
 from pathlib import Path
 from headrace.define.kafka_source import KafkaSource
 from headrace.transport.kafka import transport as opening
-from headrace.transport.kafka.transport import KafkaTransport
-from headrace.transport.sent import FilePiece
+from headrace.transport.kafka.kafka_transport import KafkaTransport
+from headrace.transport.sent_files import FilePiece
 opening.FIRST_LOOK_S = 120.0
 folder, servers, topic, output = sys.argv[1:]
 source = KafkaSource((topic,), properties={"bootstrap.servers": servers})

@@ -21,12 +21,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from headrace.define.model import Mode, Sink
+from headrace.deliver.sinks.postgres_sink import PostgresWriter
+from headrace.deliver.sinks.postgres_table import TableName
+from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch, SinkChange
 from headrace.errors import SecretError
 from headrace.secrets import reveal
 from headrace.serve.json_values import encoder
-from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch, SinkChange
-from headrace.deliver.sinks.postgres_sink import PostgresWriter
-from headrace.deliver.sinks.postgres_table import TableName
 from headrace.types import (
     BIGINT,
     BOOLEAN,

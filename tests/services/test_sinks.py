@@ -12,10 +12,10 @@ import pytest
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from headrace.engine.duckdb_terms import duckdb_name
-from headrace.language.terms import quote
-from headrace.language.source_text import escape
 from headrace.deliver.sinks.kafka_sink import LatestRows
+from headrace.engine.duckdb_terms import duckdb_name
+from headrace.language.source_text import escape
+from headrace.language.terms import quote
 from tests.names import candidates
 from tests.services.running import Kafka, Postgres
 from tests.unit.sink.bench import Bench, read_files

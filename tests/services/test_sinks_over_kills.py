@@ -13,9 +13,9 @@ import httpx2
 import psycopg
 import pytest
 
+from headrace.deliver.sinks.kafka_sink import LatestRows
 from headrace.faults import VARIABLE
 from headrace.format import iso
-from headrace.deliver.sinks.kafka_sink import LatestRows
 from tests.server import UpServer
 from tests.waiting import wait_until
 from tests.warm import Java, WarmServer

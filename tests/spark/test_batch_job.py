@@ -14,8 +14,8 @@ from headrace.bench import history
 from headrace.bench.events import ONE_VIEW, STREAM
 from headrace.define.catalog import parse
 from headrace.errors import UnavailableError
-from headrace.lake.table import LakeTable
-from headrace.maintain.batch_job import BatchJob
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.partials_job import BatchJob
 from headrace.store.version import Base, Version
 
 VIEW = parse(STREAM + ONE_VIEW).views["traffic"]

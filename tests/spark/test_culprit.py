@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.engine.spark_views import SparkView
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
-from headrace.maintain import partials
-from headrace.maintain.culprit import Case, Culprit, find_culprit
-from headrace.maintain.speed import Speed
+from headrace.engine.spark_views import SparkView
+from headrace.maintain import partials_job
+from headrace.maintain.failing_event import Culprit, FailedCommits, find_culprit
+from headrace.maintain.speed_layer import Speed
 from headrace.maintain.suspects import Suspects
 from headrace.maintain.trial import ENDED, TrialSettings
 from headrace.spark.session import is_alive
@@ -79,7 +79,7 @@ def version_of(bench: Bench) -> Version:
 @pytest.mark.parametrize("bad", [[], [0], [7], [99], [3, 50]])
 def test_the_first_event_that_fails_alone_is_found(bench: Bench, bad: list[int]) -> None:
     fill(bench, "ab")
-    case = Case(
+    case = FailedCommits(
         bench.stream,
         Version(view_with("true"), 1, "", "ready", (Base(bench.stream.name),)),
         bench.table.storage,
@@ -106,7 +106,7 @@ def read_positions(bench: Bench) -> list[int]:
 def test_no_event_is_blamed_for_what_fails_without_events(bench: Bench) -> None:
     fill(bench, "ab")
     version = Version(view_with("true"), 1, "", "ready", (Base(bench.stream.name),))
-    case = Case(bench.stream, version, bench.table.storage, bench.table.files(0, COMMITS), (0, COMMITS))
+    case = FailedCommits(bench.stream, version, bench.table.storage, bench.table.files(0, COMMITS), (0, COMMITS))
     assert find_culprit(case, lambda low, high: "it cannot be planned") is None
 
 
@@ -121,7 +121,7 @@ def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
     spark: Any, bench: Bench, suspects: Suspects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Patterns no longer run in Java: this one is passed to Spark unchanged.
-    monkeypatch.setattr(partials, "spark_face", lambda stream, view: SparkView(view, ()))
+    monkeypatch.setattr(partials_job, "spark_face", lambda stream, view: SparkView(view, ()))
     position = fill(bench, LONG)
     for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
         view = replace(view_with(condition), name=name)
@@ -204,6 +204,6 @@ def test_a_view_is_not_refused_because_java_ended_during_its_analysis(
     spark: Any, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = view_with("no_such_function(s)")
-    assert "no_such_function" in (partials.analyse(spark, bench.stream, view) or "")
-    monkeypatch.setattr(partials, "is_alive", lambda spark: False)
-    assert partials.analyse(spark, bench.stream, view) is None
+    assert "no_such_function" in (partials_job.analyse(spark, bench.stream, view) or "")
+    monkeypatch.setattr(partials_job, "is_alive", lambda spark: False)
+    assert partials_job.analyse(spark, bench.stream, view) is None

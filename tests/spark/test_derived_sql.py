@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.define.catalog import Catalog, parse
-from headrace.define.relation_rewrites import prune
 from headrace.define.relation import Relation
+from headrace.define.relation_rewrites import prune
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of
 from headrace.engine.time_functions import register

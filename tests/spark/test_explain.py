@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.serve.past.cell_events import SHOWN_BYTES
-from headrace.serve.past.past_questions import LakeQuestions
 from headrace.cli.explain_command import render
 from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError, QuestionLimitError
-from headrace.serve.explanation import CellQuestion
-from headrace.serve.explanation import Explanation
+from headrace.serve.explanation import CellQuestion, Explanation
 from headrace.serve.freshness import up_to_date
+from headrace.serve.past.cell_events import SHOWN_BYTES
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.spark.jobs import Job
 from tests.equivalence.bench import Bench
 from tests.equivalence.joined import Joined

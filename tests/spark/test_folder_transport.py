@@ -12,18 +12,18 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
-from headrace.ingest.door import Ingest
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.intake import Ingest
 from headrace.ingest.receiver import IngestReply, read_token
 from headrace.lake.append import Append
-from headrace.lake.dead import DeadLetters
-from headrace.lake.table import LakeTable
+from headrace.lake.dead_letter_pages import DeadLetters
+from headrace.lake.delta_table import LakeTable
 from headrace.lake.upkeep import Upkeep
-from headrace.maintain.speed import Speed
+from headrace.maintain.speed_layer import Speed
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.version import Version
 from headrace.transport.position import START
 
@@ -52,7 +52,7 @@ class Workbench:
 
     def post(self, *lines: bytes, key: str | None = None) -> IngestReply:
         body = b"\n".join(lines)
-        return self.ingest.take(body, layout=Layout(Format.NDJSON), key=key, keep_bad=True).result()
+        return self.ingest.take(body, layout=FileLayout(Format.NDJSON), key=key, keep_bad=True).result()
 
     def wait(self) -> None:
         """Until the lake has everything; the first job of a session takes its time."""

@@ -11,15 +11,15 @@ import duckdb
 import pytest
 
 from headrace.define.expression.check import parse_expression
-from headrace.language.coercion import CASTS
-from headrace.engine.duckdb_terms import ALLOWED, duckdb_sql
 from headrace.define.expression.functions import TABLE
+from headrace.engine.duckdb_terms import ALLOWED, duckdb_sql
+from headrace.engine.spark_columns import with_computed
 from headrace.engine.spark_views import for_spark
+from headrace.engine.time_functions import register
+from headrace.errors import DefinitionError
+from headrace.language.coercion import CASTS
 from headrace.language.datetime_patterns import is_ours, refuse_time_pattern
 from headrace.language.source_text import escape
-from headrace.errors import DefinitionError
-from headrace.engine.spark_columns import with_computed
-from headrace.engine.time_functions import register
 from headrace.types import (
     BIGINT,
     BOOLEAN,

@@ -7,10 +7,10 @@ from typing import Any
 
 from headrace.aggregate.numeric import Count
 from headrace.define.model import Column, Field, Key, Stream, View
-from headrace.lake.schema import ARRIVED
-from headrace.maintain.partials import partials
-from headrace.store.columns import KEY_ID
+from headrace.lake.table_schema import ARRIVED
+from headrace.maintain.partials_job import partials
 from headrace.store.key_ids import key_id_of
+from headrace.store.partial_columns import KEY_ID
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, Expression, decimal
 
 TYPES = {"text": STRING, "flag": BOOLEAN, "small": INT, "large": BIGINT, "day": DATE}

@@ -14,8 +14,8 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.own import functions_in
 from headrace.define.relation import Filter, Map, Project, Relation
 from headrace.engine.duckdb_relations import rows_sql
-from headrace.engine.udf_calls import give_outcomes
 from headrace.engine.spark_relations import rows_of
+from headrace.engine.udf_calls import give_outcomes
 
 CODE = """
 import pyarrow as pa

@@ -9,14 +9,14 @@ import duckdb
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.engine import duckdb_terms
 from headrace.define.expression.check import parse_expression
-from headrace.engine.duckdb_terms import duckdb_sql
 from headrace.define.expression.functions import TABLE
+from headrace.engine import duckdb_terms
+from headrace.engine.duckdb_terms import duckdb_sql
+from headrace.engine.spark_columns import with_computed
 from headrace.engine.spark_views import for_spark, spark_view
 from headrace.language.source_text import escape
-from headrace.engine.spark_columns import with_computed
-from headrace.maintain.partials import partials
+from headrace.maintain.partials_job import partials
 from headrace.types import STRING, Expression
 
 TEXTS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.lake import append
-from headrace.maintain import batch_job, speed
+from headrace.maintain import partials_job, speed_layer
 from headrace.spark.session import BATCH_POOL, SPEED_POOLS
 
 
@@ -18,5 +18,5 @@ def test_the_speed_layer_outweighs_builds(spark: Any) -> None:
 
 
 def test_jobs_run_in_the_pools_that_are_weighed() -> None:
-    assert {append.POOL, speed.POOL} == set(SPEED_POOLS)
-    assert batch_job.POOL == BATCH_POOL
+    assert {append.POOL, speed_layer.POOL} == set(SPEED_POOLS)
+    assert partials_job.POOL == BATCH_POOL

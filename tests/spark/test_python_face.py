@@ -14,9 +14,9 @@ from headrace.define.expression.functions import FUNCTIONS
 from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.engine.python_functions import EVALUATED, NULLS
 from headrace.engine.spark_views import for_spark
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
+from headrace.language.source_text import SourceText
 from headrace.types import DOUBLE, TIMESTAMP, Expression, Type
 
 from .expressions import DERIVED, SAMPLES, chunks

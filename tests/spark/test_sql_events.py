@@ -11,9 +11,9 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.errors import NotReadyError, SqlError
-from headrace.serve.sql.sql_answer import SqlAnswer
 from headrace.serve.sql.event_queries import LakeEvents, running_streams
-from headrace.workspace.applied import read_running
+from headrace.serve.sql.sql_answer import SqlAnswer
+from headrace.workspace.applied_catalog import read_running
 from headrace.workspace.settings import Workspace
 from tests.unit.lake.dead_lake import DeadLake, stream_of
 from tests.waiting import wait_until

@@ -13,9 +13,9 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.define.catalog import load
-from headrace.ingest.formats.layout import ANY
+from headrace.ingest.formats.format_detection import ANY
 from headrace.server.pipeline import Pipeline
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 from tests.waiting import wait_until

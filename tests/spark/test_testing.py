@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.cli.init_command import EXAMPLE, EXAMPLE_TEST
-from headrace.testing.engine import QuickEngine
-from headrace.testing.jobs import SparkEngine
-from headrace.testing.read import read_text
-from headrace.testing.run import Runner
+from headrace.tools.testing.direct_engine import QuickEngine
+from headrace.tools.testing.run_tests import Runner
+from headrace.tools.testing.spark_engine import SparkEngine
+from headrace.tools.testing.written_tests import read_text
 from tests.unit.testing.joined import CHANGING, SQL, file_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()

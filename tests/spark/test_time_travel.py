@@ -13,28 +13,27 @@ from typing import Any
 
 import pytest
 
-from headrace.serve.past import past_build
-from headrace.serve.past.past_questions import LakeQuestions, find_commits
-from headrace.language.terms import quote
 from headrace.define.model import LogicalView
 from headrace.errors import HeadraceError, QuestionError, QuestionLimitError, UnavailableError
 from headrace.format import commits_of
-from headrace.lake.commits import reading_commits, times_before
-from headrace.lake.compact import Compaction
+from headrace.lake.commit_times import reading_commits, times_before
+from headrace.lake.upkeep import Compaction
+from headrace.language.terms import quote
 from headrace.serve import evaluate
 from headrace.serve.answer import Answer
-from headrace.serve.question_times import AsOf
 from headrace.serve.evaluate import question_limit, read
-from headrace.serve.read_plan import plan
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.spark.jobs import Job
-from headrace.serve.sql.sql_answer import SqlAnswer
+from headrace.serve.past import past_build
+from headrace.serve.past.past_questions import LakeQuestions, find_commits
+from headrace.serve.question import Question
+from headrace.serve.question_times import AsOf
+from headrace.serve.read_plan import plan
 from headrace.serve.sql.children import Children
-from headrace.serve.sql.logical_answers import ask_logical
-from headrace.serve.sql.logical_answers import AnswerPages
+from headrace.serve.sql.logical_answers import AnswerPages, ask_logical
+from headrace.serve.sql.sql_answer import SqlAnswer
 from headrace.serve.sql.view_queries import run_sql
-from headrace.store.base import Store
+from headrace.spark.jobs import Job
+from headrace.store.store_contract import Store
 from headrace.types import BIGINT, BOOLEAN
 from tests.equivalence.bench import Bench
 from tests.equivalence.generate import STREAM, make_events, make_shape, to_json

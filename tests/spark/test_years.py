@@ -19,16 +19,16 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.expression.check import Checker, Scope, parse_expression, parse_tree
-from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type, refuse_computed
 from headrace.define.expression.functions import TABLE
-from headrace.language.source_text import SourceText, escape
-from headrace.maintain.partials import OUR_COLUMNS, write_partials
+from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type, refuse_computed
 from headrace.engine.time_functions import register
+from headrace.language.source_text import SourceText, escape
+from headrace.maintain.partials_job import OUR_COLUMNS, write_partials
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import BIGINT, DATE, INT, STRING, TIMESTAMP, Type
 

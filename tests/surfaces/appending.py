@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from headrace.lake.range import Work, range_writer
+from headrace.lake.append_task import Work, range_writer
 from headrace.server.runtime import Runtime
 from headrace.transport.position import Range
 

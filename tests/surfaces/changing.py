@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.server.runtime import Runtime
-from headrace.store.base import Step
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.unit.store.partial_files import Event, write_partials
 

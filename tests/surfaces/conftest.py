@@ -21,11 +21,11 @@ import pytest
 
 from headrace import logs
 from headrace.cli.app import run
-from headrace.ingest.door import Ingest
+from headrace.ingest.intake import Ingest
 from headrace.server.runtime import Runtime
 from headrace.web.application import TIMEOUTS, Timeouts, create_app
 from headrace.web.http_server import HttpListener, bind, url_of
-from headrace.workspace.holder import live_holder
+from headrace.workspace.lease_holder import live_holder
 from headrace.workspace.settings import Workspace
 from tests import http
 from tests.waiting import wait_until

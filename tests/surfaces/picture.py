@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headrace.demo.server import COMMAND, Server
+from headrace.tools.demo.shop_server import COMMAND, ShopServer
 from tests.surfaces.browser import chromium, open_tab
 
 PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
@@ -20,7 +20,7 @@ def main() -> None:
         folder = Path(temporary) / "shop"
         demo = ["demo", "--seconds", "10", "--rate", "2000", "--keep", str(folder)]
         subprocess.run([sys.executable, "-c", COMMAND, *demo], check=True)
-        server = Server(folder)
+        server = ShopServer(folder)
         try:
             server.wait_until_ready()
             with chromium() as browser:

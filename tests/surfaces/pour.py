@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.ingest.formats.layout import Format, Layout
-from headrace.lake.range import Work, range_writer
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.lake.append_task import Work, range_writer
 from headrace.server.reconcile import point_of
 from headrace.server.runtime import Runtime
-from headrace.store.base import Audit, Drift, Step
+from headrace.store.store_contract import Audit, Drift, Step
 from headrace.transport.position import Range
 from tests.unit.store.partial_files import Event, write_partials
 
@@ -18,7 +18,7 @@ from tests.unit.store.partial_files import Event, write_partials
 def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
     """One lake commit of these lines; those that cannot be parsed become dead letters."""
     pipeline = runtime._pipelines[stream]
-    pipeline.ingest.take(b"\n".join(lines), layout=Layout(Format.NDJSON), key=None, keep_bad=True).result()
+    pipeline.ingest.take(b"\n".join(lines), layout=FileLayout(Format.NDJSON), key=None, keep_bad=True).result()
     at, end = pipeline.table.state, pipeline.transport.end
     places = (pipeline.transport.reader, str(pipeline.table.folder))
     work = Work(pipeline.stream, *places, at.next_commit, time.time_ns() // 1000, at.newest_us)

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from headrace.cli.app import run
-from headrace.store.base import Drift
+from headrace.store.store_contract import Drift
 from tests.ports import free_port
 from tests.surfaces.browser import Tab, chromium, open_tab
 from tests.surfaces.conftest import Served

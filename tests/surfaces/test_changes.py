@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from headrace.api.remote_calls import ServerEvents
 from headrace.api.connect import connect
+from headrace.api.remote_calls import ServerEvents
 from headrace.errors import NotFoundError, NotReadyError, QuestionError
-from headrace.serve.change_batch import ViewChange
-from headrace.serve.change_batch import ChangeCursor
-from headrace.store.base import Step
+from headrace.serve.change_batch import ChangeCursor, ViewChange
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.ports import free_port
 from tests.surfaces.conftest import ERROR_SHAPE, HEADRACE, Ran, Served

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.api.connect import Connection, connect
-from headrace.api.remote import RemoteWorkspace
 from headrace.api.encoding import read_error
+from headrace.api.remote import RemoteWorkspace
 from headrace.errors import (
     ConflictError,
     HeadraceError,
@@ -30,7 +30,7 @@ from headrace.errors import (
     UnavailableError,
     UsageError,
 )
-from headrace.ingest.files import SourceFile
+from headrace.ingest.input_files import SourceFile
 from tests.surfaces.conftest import Served, visit
 
 
@@ -204,7 +204,10 @@ def test_an_invalid_url_is_refused(url: str) -> None:
 
 def test_retries_come_to_an_end(served: Served) -> None:
     served.ingest("visits").most_backlog_bytes = -1
-    with Connection(RemoteWorkspace(served.url, busy_for_s=0.3)) as connection, pytest.raises(HeadraceError, match="behind"):
+    with (
+        Connection(RemoteWorkspace(served.url, busy_for_s=0.3)) as connection,
+        pytest.raises(HeadraceError, match="behind"),
+    ):
         connection.send("visits", [visit()])
 
 
@@ -247,7 +250,10 @@ def test_a_piece_beyond_the_limit_is_refused(tmp_path: Path, applied: Path, serv
     served = serve(applied, max_body_mb=1)
     file = tmp_path / "long.ndjson"
     file.write_bytes(b" " * (3 << 20) + b"{}")
-    with Connection(RemoteWorkspace(served.url, retry_for_s=0)) as connection, pytest.raises((TooLargeError, UnavailableError)):
+    with (
+        Connection(RemoteWorkspace(served.url, retry_for_s=0)) as connection,
+        pytest.raises((TooLargeError, UnavailableError)),
+    ):
         connection.send("visits", file)
     file.write_bytes((orjson.dumps(visit()) + b"\n") * 40_000)
     assert file.stat().st_size > 3 << 20

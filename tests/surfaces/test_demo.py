@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.workspace.holder import read_holder
+from headrace.workspace.lease_holder import read_holder
 
 DEMO = [sys.executable, "-c", "import sys; from headrace.cli import main; sys.exit(main())", "demo"]
 

@@ -17,14 +17,14 @@ import orjson
 import pytest
 
 from headrace.define.catalog import load
-from headrace.doctor.machine import _check_packages, check_memory
-from headrace.lake.file import NewFile
-from headrace.lake.table import LakeTable
-from headrace.store.base import Step
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import NewFile
 from headrace.store.duckdb.database import FORMAT
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
+from headrace.tools.doctor.machine_checks import _check_packages, check_memory
 from headrace.transport.position import Position
-from headrace.workspace.holder import read_holder
+from headrace.workspace.lease_holder import read_holder
 from headrace.workspace.settings import Workspace
 from tests.newer import make_lake_newer, make_newer
 from tests.surfaces.conftest import Ran, Served, visit, write_events
@@ -181,7 +181,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, applied: Path) -> None:
     (applied / "headrace.toml").chmod(0o644)
     code = (
         "import os; from pathlib import Path; from headrace.workspace.settings import Workspace\n"
-        "from headrace.doctor.workspace import check_folders\n"
+        "from headrace.tools.doctor.workspace_checks import check_folders\n"
         f"os.setuid(65534); print(check_folders(Workspace.open(Path({str(applied)!r}))))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -219,7 +219,7 @@ def test_the_error_of_unreadable_settings_names_the_reason(applied: Path) -> Non
 
 def test_data_without_problems(with_data: Path, examine: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = SimpleNamespace(free=10**11, total=10**12)  # the disk of this machine may have little
-    monkeypatch.setattr("headrace.doctor.workspace.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("headrace.tools.doctor.workspace_checks.shutil.disk_usage", lambda _: usage)
     findings = examine(with_data)
     assert {name: f["said"] for name, f in findings.items() if f["level"] != "ok"} == {}
     assert findings["lake visits"]["said"].startswith("2 events in 1 commit, 1 file, all there")

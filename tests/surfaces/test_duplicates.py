@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.app import run
 from headrace.api.connect import connect
+from headrace.cli.app import run
 from headrace.define.catalog import load
 from headrace.workspace.settings import Workspace
 

@@ -20,7 +20,7 @@ import pytest
 
 from headrace.cli.app import run
 from headrace.parse.frames import frame_lines
-from headrace.transport.journal.record import list_segments, walk
+from headrace.transport.journal.journal_records import list_segments, walk
 from tests.surfaces.conftest import visit
 from tests.waiting import wait_until
 

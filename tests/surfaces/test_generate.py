@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.cli.app import run
 from headrace.api.connect import connect
-from headrace.language.token_cursor import parse_type
+from headrace.cli.app import run
 from headrace.errors import UsageError
-from headrace.ingest.generate.rules import default_rule, parse_rule
-from headrace.ingest.generate.values import BLOCK, Draws, values
+from headrace.ingest.generated_values import BLOCK, Draws, default_rule, parse_rule, values
+from headrace.language.token_cursor import parse_type
 from tests.surfaces.conftest import HEADRACE, Ran, Served
 from tests.unit.transport.journals import lines_of
 from tests.waiting import wait_until

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.errors import OverloadError
 from headrace.web import body as admission
-from headrace.web.body import BodyAdmission
 from headrace.web.application import Timeouts
+from headrace.web.body import BodyAdmission
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.line import Line, journal_end
 

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from headrace.store.base import Drift
+from headrace.store.store_contract import Drift
 from headrace.timing import BOUNDS_S, Timing
 from tests.surfaces.conftest import Served, visit
 from tests.surfaces.pour import beat, begin_build, pour_lines, pour_view

@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from headrace.deliver.delivery_status import AlertStatus
 from headrace.cli.app import run
+from headrace.deliver.delivery_status import AlertStatus
 from headrace.server.status import WorkspaceStatus
 from headrace.web.application import Timeouts
-from headrace.web.page.alerts import alerts_badge
+from headrace.web.page.other_sections import alerts_badge
 from headrace.web.page.pages import WorkspacePage
 from tests.surfaces.browser import chromium, open_tab
 from tests.surfaces.conftest import Ran, Served, visit

@@ -18,11 +18,11 @@ from typing import IO
 import numpy as np
 import pytest
 
-from headrace.cli.app import run
 from headrace.api.connect import Connection, connect
 from headrace.api.remote import RemoteWorkspace
+from headrace.cli.app import run
 from headrace.errors import UnavailableError
-from headrace.transport.journal.record import list_segments, walk
+from headrace.transport.journal.journal_records import list_segments, walk
 from headrace.workspace.settings import Workspace
 from tests.proxy import Proxy
 from tests.server import UpServer

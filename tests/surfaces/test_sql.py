@@ -11,8 +11,8 @@ import pytest
 
 from headrace.api.connect import connect
 from headrace.errors import NotFoundError, NotReadyError, SqlError
-from headrace.serve.sql.sql_answer import SqlAnswer
 from headrace.serve.sql.children import Children
+from headrace.serve.sql.sql_answer import SqlAnswer
 from tests.surfaces.conftest import Ran, Served
 from tests.surfaces.sql_shop import fill, fill_stopped
 

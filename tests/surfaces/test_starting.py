@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.cli.waiting import say_waits
-from headrace.api import remote
-from headrace.api import remote_calls
+from headrace.api import remote, remote_calls
 from headrace.api.connect import Connection
+from headrace.cli.waiting import say_waits
 from headrace.errors import HeadraceError, StartingError
 from tests.surfaces.conftest import Served
 
@@ -67,5 +66,8 @@ def test_a_waiting_command_says_what_it_waits_for(served: Served, capsys: pytest
 
 
 def test_a_commit_that_does_not_exist_is_not_waited_for(served: Served) -> None:
-    with Connection(remote.RemoteWorkspace(served.url)) as connection, pytest.raises(HeadraceError, match="has no commit yet"):
+    with (
+        Connection(remote.RemoteWorkspace(served.url)) as connection,
+        pytest.raises(HeadraceError, match="has no commit yet"),
+    ):
         connection.ask("traffic", version_as_of=1)

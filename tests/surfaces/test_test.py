@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-import headrace.testing
+import headrace.tools.testing
 from headrace.calls import DEFAULT_S, VARIABLE
-from headrace.testing import check
-from headrace.testing import folder as testing_folder
-from headrace.testing import run as testing_run
+from headrace.tools.testing import check
+from headrace.tools.testing import run_tests as testing_run
+from headrace.tools.testing import workspace_tests as testing_folder
 from tests.surfaces.conftest import Ran, visit, write_events
 
 Command = Callable[..., Ran]
@@ -146,15 +146,15 @@ def test_junit_has_every_test(headrace: Command, folder: Path) -> None:
 
 
 def test_python_raises_what_is_not_as_expected(folder: Path) -> None:
-    headrace.testing.check(folder)
+    headrace.tools.testing.check(folder)
     (folder / "tests" / "failing.yaml").write_text(FAILING)
-    headrace.testing.check(folder, select=["late"])
+    headrace.tools.testing.check(folder, select=["late"])
     with pytest.raises(AssertionError) as failure:
-        headrace.testing.check()
+        headrace.tools.testing.check()
     assert "tests/failing.yaml:1:3: two visits: failed\n  rows of view 'traffic': 1 differ" in str(failure.value)
     (folder / "tests" / "bad.yaml").write_text("- [\n")
     with pytest.raises(AssertionError, match="not YAML"):
-        headrace.testing.check(folder, ["tests/bad.yaml"])
+        headrace.tools.testing.check(folder, ["tests/bad.yaml"])
 
 
 @pytest.mark.parametrize("name", ["visits.ndjson", "visits.csv", "access.log"])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.app import run
 from headrace.api.connect import connect
+from headrace.cli.app import run
 from tests.server import UpServer
 from tests.surfaces.conftest import Ran
 from tests.warm import Java

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from headrace.cli.app import run
 from headrace.api.connect import Connection, connect
+from headrace.cli.app import run
 from headrace.errors import NotReadyError
 from tests import http
 from tests.surfaces.conftest import HEADRACE, Ran, Up, visit

@@ -11,8 +11,8 @@ import typer
 from headrace.cli.waiting import _serves, interruptible
 from headrace.define.catalog import load
 from headrace.errors import ConflictError, NotReadyError
-from headrace.lake.file import NewFile
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import NewFile
 from headrace.transport.position import Position
 from headrace.workspace.settings import Workspace
 from tests.status import build_status, view_status

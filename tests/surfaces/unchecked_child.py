@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 import orjson
 
-from headrace.serve.sql.child import _describe_error, _open_database
-from headrace.serve.sql.child import forbid_opening, limit_from_start, limit_query
+from headrace.serve.sql.child import _describe_error, _open_database, forbid_opening, limit_from_start, limit_query
 
 TIMEOUT_S = 60
 BY_PYTHON: list[Callable[[], object]] = [

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.language.source_text import each
 from headrace.errors import DefinitionError, HeadraceError
+from headrace.language.source_text import each
 
 TESTS = Path(__file__).parents[1]
 SHARED = TESTS.parents[1] / "shared"  # further examples, where they are there

@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 
 from headrace.disk import FORMAT_FILE, read_format
 from headrace.errors import CorruptionError, HeadraceError, NewerFormatError
-from headrace.lake.table import FORMAT_ID, LakeTable
+from headrace.lake.delta_table import FORMAT_ID, LakeTable
 from headrace.server.leasing import take_lease
 from headrace.transport.journal.journal import Journal, read_sent
-from headrace.transport.journal.record import HEADER, MAGIC, OLDER_MAGIC, pack, segment_name, unpack
+from headrace.transport.journal.journal_records import HEADER, MAGIC, OLDER_MAGIC, pack, segment_name, unpack
 from headrace.transport.position import Range
-from headrace.transport.sent import FilePiece
+from headrace.transport.sent_files import FilePiece
 from headrace.workspace.settings import SETTINGS_FILE, Workspace
 from tests.newer import make_lake_newer, make_newer
 from tests.unit.lake.lake_rows import STREAM, rows_of, small_lake

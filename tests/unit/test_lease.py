@@ -17,8 +17,8 @@ import pytest
 
 from headrace.disk import free_bytes
 from headrace.errors import DiskFullError, FencedError, WorkspaceError
-from headrace.workspace.holder import Holder, live_holder, pid_namespace, read_holder
 from headrace.workspace.lease import Lease
+from headrace.workspace.lease_holder import Holder, live_holder, pid_namespace, read_holder
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ import pytest
 import structlog
 
 from headrace import logs
-from headrace.cells import key_value, value
 from headrace.define.catalog import parse
 from headrace.engine.duckdb_views import duckdb_view
 from headrace.engine.value_bounds import LONGEST_KEY
+from headrace.html import key_value, value
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_messages
-from headrace.parse.parser import Parser
 
 STREAMS = {
     "table": "CREATE TABLE t (id STRING PRIMARY KEY, other STRING)",

@@ -11,13 +11,13 @@ import pytest
 from headrace.define.catalog import Catalog, parse
 from headrace.errors import ConflictError, NotFoundError
 from headrace.faults import VARIABLE
-from headrace.lake.table import LakeState
+from headrace.lake.delta_table import LakeState
 from headrace.plan.cost import Costs, Size
+from headrace.plan.edits import choose_way
 from headrace.plan.rollback import Rollback, plan_rollback
-from headrace.plan.ways import choose_way
 from headrace.server.reconcile import reconcile_views
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.store.version import BatchTable, Point, Version
 from headrace.transport.position import Position
 

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.errors import SEND_AGAIN, ChangedFileError, HeadraceError, StaleMarkError, TooLargeError, UnavailableError
-from headrace.ingest.door import Ingest
-from headrace.ingest.files import SourceFile, StreamShape
-from headrace.ingest.formats.layout import Layout
+from headrace.ingest.formats.format_detection import FileLayout
+from headrace.ingest.input_files import SourceFile, StreamShape
+from headrace.ingest.intake import Ingest
 from headrace.ingest.receiver import IngestReply, SameContent, SentStatus
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
-from headrace.transport.sent import FilePiece
+from headrace.transport.sent_files import FilePiece
 from tests.unit.transport.journals import lines_of
 
 SIZE = 200  # bytes of a piece
@@ -57,7 +57,7 @@ class Receiver:
         self.open()
 
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None
+        self, stream: str, body: bytes, *, layout: FileLayout, key: str | None, keep_bad: bool, file: FilePiece | None
     ) -> Future[IngestReply]:
         if len(body) > self.most:
             raised: Future[IngestReply] = Future()

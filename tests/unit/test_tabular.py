@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import IngestError, TooLargeError, UnavailableError
+from headrace.ingest.formats.columnar_lines import as_table, send_table
 from headrace.ingest.receiver import IngestReply
-from headrace.ingest.tabular import as_table, send_table
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headrace.transport.journal.record import list_segments, pack
+from headrace.transport.journal.journal_records import list_segments, pack
 from tests.server import COMMAND, UpServer
 from tests.waiting import wait_until
 from tests.workspaces import kept
@@ -48,7 +48,7 @@ RECLAIM = """
 import sys, time
 from pathlib import Path
 from headrace.define.catalog import load
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from headrace.server.leasing import take_lease
 from headrace.transport.journal.journal import Journal
 from headrace.workspace.settings import Workspace

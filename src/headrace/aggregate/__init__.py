@@ -1,6 +1,6 @@
 """Mergeable summaries: each aggregate is one class, which the registry finds."""
 
-from headrace.aggregate.aggregate import Aggregate, BatchOnly, Example, ArrowFunction, Partial, PartialColumn, Value
+from headrace.aggregate.aggregate import Aggregate, ArrowFunction, BatchOnly, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import MAX, MIN, SUM, Merge
 from headrace.aggregate.registry import INTERNAL, REGISTRY
 from headrace.aggregate.signature import Argument, Constant, Parameter
@@ -13,10 +13,10 @@ __all__ = [
     "SUM",
     "Aggregate",
     "Argument",
+    "ArrowFunction",
     "BatchOnly",
     "Constant",
     "Example",
-    "ArrowFunction",
     "Merge",
     "Parameter",
     "Partial",

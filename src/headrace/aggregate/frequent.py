@@ -11,11 +11,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.aggregate import Aggregate, Example, ArrowFunction, Partial, PartialColumn, Value
-from headrace.aggregate.kernels import hash_function, spark_hash, unhashed_double
+from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Partial, PartialColumn, Value
+from headrace.aggregate.kernels import Lists, binary, hash_function, join, spark_hash, unhashed_double
 from headrace.aggregate.merges import EXACT, Merge, order_of
-from headrace.aggregate.kernels import Lists, binary, join
-from headrace.aggregate.signature import Argument, Constant, ArgumentKind, Parameter, whole
+from headrace.aggregate.signature import Argument, ArgumentKind, Constant, Parameter, whole
 from headrace.types import BIGINT, BINARY, DOUBLE, INT, STRING, Expression, Type, array, struct
 
 if TYPE_CHECKING:

@@ -1,22 +1,25 @@
-"""Kernels of aggregates over Arrow and numpy: hashes of values, and binary values of many rows put together from columns of numbers."""
+"""Kernels of aggregates over Arrow and numpy: hashes of values, and binary values of many rows put together from
+columns of numbers.
+"""
 
 from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
 import xxhash
+
 from headrace.aggregate.aggregate import ArrowFunction, Value
 from headrace.aggregate.merges import EXACT
 from headrace.types import BIGINT, Type
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 
 SEED = 42  # Spark's, for xxhash64
@@ -145,7 +148,6 @@ def leading_zeros(bits: Any) -> Any:
     high, low = bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)
     lengths = [np.frexp(half.astype(np.float64))[1] for half in (high, low)]  # exact for 32 bits
     return 64 - np.where(high > 0, lengths[0] + 32, lengths[1])
-
 
 
 @dataclass(frozen=True)

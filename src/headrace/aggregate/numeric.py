@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, ClassVar
-from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
-from headrace.aggregate.merges import EXACT, SUM
+
+from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Plain, Value
+from headrace.aggregate.merges import EXACT, SUM, Merge
 from headrace.aggregate.signature import ANY, CONDITION, NUMBER, Argument, Constant
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Expression, Type, decimal
-import operator
-from typing import ClassVar
-from headrace.aggregate.aggregate import Example, Partial, PartialColumn, Plain, Value
-from headrace.aggregate.merges import Merge
-from headrace.aggregate.signature import CONDITION, Argument
-from headrace.types import BOOLEAN, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
@@ -299,7 +294,6 @@ class Avg(_Total):
             total = total.cast(pa.float64())
         some = pc.if_else(pc.equal(count, 0), None, count)
         return pc.divide(total, some.cast(pa.float64()))
-
 
 
 class _Logical(Plain):

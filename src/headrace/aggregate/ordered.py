@@ -1,23 +1,20 @@
-"""Aggregates that choose values by order: min, max, any_value; by the order of events: first, last, min_by, max_by, and the latest row of a table's key."""
+"""Aggregates that choose values by order: min, max, any_value; by the order of events: first, last, min_by, max_by,
+and the latest row of a table's key.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import GREATEST, LEAST, MAX, MIN, Merge, first_of
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Constant, Parameter, whole
-from headrace.types import DOUBLE, INT, STRING, Expression, Type, array, struct
-from typing import TYPE_CHECKING
-from headrace.aggregate.aggregate import Example, Partial, PartialColumn, Value
-from headrace.aggregate.merges import GREATEST
-from headrace.aggregate.signature import KEPT, Argument
-from headrace.types import BOOLEAN, INT, STRING, Type, struct
+from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Expression, Type, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 
 MOST = 1_000  # values that first, last, min_by, max_by and sample keep
@@ -285,7 +282,6 @@ class MaxBy(_By):
         Example((STRING, INT), (("a", 1, 1, 1), ("b", 2, 2, 2), (None, 2, 2, 3)), [None, "b"], (2,)),
     )
     other_names = ("arg_max", "argmax")
-
 
 
 DELETED = "deleted"

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.aggregate import Aggregate, Example, ArrowFunction, Partial, PartialColumn, Value
-from headrace.aggregate.merges import EXACT, Merge
+from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Partial, PartialColumn, Value
 from headrace.aggregate.kernels import Lists, binary, join
-from headrace.aggregate.signature import Argument, Constant, ArgumentKind, Parameter, whole
+from headrace.aggregate.merges import EXACT, Merge
+from headrace.aggregate.signature import Argument, ArgumentKind, Constant, Parameter, whole
 from headrace.types import BINARY, DOUBLE, INT, Expression, Type, array
 
 if TYPE_CHECKING:

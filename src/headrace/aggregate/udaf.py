@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Partial, PartialColumn, Value
-from headrace.aggregate.merges import Merge
 from headrace.aggregate.kernels import unchunked
+from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import Argument, ArgumentKind
 from headrace.calls import LateCallError, call_in_time
 from headrace.errors import HeadraceError
@@ -156,7 +156,9 @@ class UserAggregate(Aggregate):
     @property
     def _lift_function(self) -> ArrowFunction:
         run = functools.partial(lift_lists, self.definition)
-        return ArrowFunction(f"{self.name}_lift", struct(*self.definition.takes), BINARY, run, of_list=True, of_null=True)
+        return ArrowFunction(
+            f"{self.name}_lift", struct(*self.definition.takes), BINARY, run, of_list=True, of_null=True
+        )
 
     def lift(self, *arguments: Value) -> Partial:
         import pyarrow as pa  # takes 0.1 s to import: not for definitions

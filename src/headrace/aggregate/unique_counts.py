@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.aggregate.aggregate import Aggregate, BatchOnly, Example, ArrowFunction, Partial, PartialColumn, Value
-from headrace.aggregate.kernels import hash_function, murmur, second_spark_hash, spark_hash
+from headrace.aggregate.aggregate import Aggregate, ArrowFunction, BatchOnly, Example, Partial, PartialColumn, Value
+from headrace.aggregate.kernels import Lists, binary, hash_function, join, murmur, second_spark_hash, spark_hash
 from headrace.aggregate.merges import Merge
-from headrace.aggregate.kernels import Lists, binary, join
 from headrace.aggregate.signature import SINGLE, Argument
 from headrace.types import BIGINT, BINARY, STRING, Type
 

@@ -1,1 +1,1 @@
-"""`connect` and what is behind it: a workspace through its server (far), or straight from its folder (near)."""
+"""The methods of a workspace and the values that clients read; `connect`, through the server or from the folder."""

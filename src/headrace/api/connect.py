@@ -12,32 +12,30 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from headrace.api.paging import read_whole
 from headrace.api.refusals import needs_server
-from headrace.errors import HeadraceError, InUseError
 from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT
-from headrace.ingest.formats.layout import ANY, Layout
+from headrace.errors import HeadraceError, InUseError
+from headrace.ingest.formats.format_detection import ANY, FileLayout
 from headrace.serve.question import Keys, Question
-from headrace.workspace.holder import live_holder
+from headrace.workspace.lease_holder import live_holder
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.api.remote_dead_letters import DeadLetterVerbs
-    from headrace.api.remote import RemoteWorkspace
-    from headrace.api.objects import ConnectedStream, ConnectedView
     from headrace.api.event_sender import EventSender
-    from headrace.api.objects import ConnectedTable
+    from headrace.api.objects import ConnectedStream, ConnectedTable, ConnectedView
+    from headrace.api.remote import RemoteWorkspace
+    from headrace.api.remote_dead_letters import DeadLetterVerbs
     from headrace.api.verbs import Backend, Verbs
     from headrace.deliver.change_question import ChangeQuestion
     from headrace.deliver.event_page import StreamEvent
-    from headrace.ingest.generate.generator import Generated
+    from headrace.ingest.generator import Generated
     from headrace.ingest.receiver import IngestReply, TokenState
     from headrace.ingest.sending import Sending, SendProgress, SendReply
-    from headrace.plan.change import Plan
+    from headrace.plan.planned_change import Plan
     from headrace.serve.answer import Answer
-    from headrace.serve.explanation import CellQuestion
     from headrace.serve.change_batch import ViewChange
-    from headrace.serve.explanation import Explanation
-    from headrace.spark.jobs import Job
+    from headrace.serve.explanation import CellQuestion, Explanation
     from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+    from headrace.spark.jobs import Job
 
 Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another object that exports Arrow streams
 Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
@@ -168,7 +166,7 @@ class Connection:
         stream: str,
         paths: Iterable[Path],
         progress: SendProgress | None = None,
-        layout: Layout = ANY,
+        layout: FileLayout = ANY,
         *,
         again: bool = False,
     ) -> SendReply:

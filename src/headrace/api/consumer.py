@@ -8,8 +8,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.errors import NotFoundError, did_you_mean
 from headrace.deliver.event_page import Columns, EventPage, EventQuestion, StreamEvent, decode_values, read_columns
+from headrace.errors import NotFoundError, did_you_mean
 from headrace.serve.change_batch import ViewChange
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def tail_events(verbs: Verbs, stream: str, question: EventQuestion, *, follow: b
 class ReceivedEvent:
     """An event, or a change of a view, that a subscription delivered.
 
-    It has the attributes of a `StreamEvent`, or of a `ViewChange`, and `attempt` and `ack()`. `event["page"]` is a field,
-    or a column of the row.
+    It has the attributes of a `StreamEvent`, or of a `ViewChange`, and `attempt` and `ack()`. `event["page"]` is a
+    field, or a column of the row.
     """
 
     def __init__(self, event: StreamEvent | ViewChange, batch: ReceivedBatch, content: Mapping[str, Any]) -> None:
@@ -160,7 +160,9 @@ class Subscription:
 def _read(content: Mapping[str, Any], columns: Columns) -> StreamEvent | ViewChange:
     if "op" not in content:
         return StreamEvent.from_dict(content, columns)
-    return ViewChange(content["op"], decode_values(content.get("row", {}), columns), content["version"], content["commit"])
+    return ViewChange(
+        content["op"], decode_values(content.get("row", {}), columns), content["version"], content["commit"]
+    )
 
 
 def kind_of(backend: Backend, name: str) -> str:

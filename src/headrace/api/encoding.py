@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from headrace.language.source_text import quote_lines
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError, Location, QuestionError, UnavailableError
+from headrace.language.source_text import quote_lines
 from headrace.serve.question import ALL, NEWEST, OLDEST, Question, key_text
 from headrace.serve.question_times import Bound, iso_ms
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from headrace.api.verbs import Backend
-from headrace.language.paths import Steps, parse_path
-from headrace.language.token_cursor import parse_type
 from headrace.errors import IngestError, UsageError
-from headrace.ingest.files import SourceFile, StreamShape, find_files
-from headrace.ingest.formats.layout import ANY, Format, Layout, check_format
+from headrace.ingest.formats.format_detection import ANY, FileLayout, Format, check_format
+from headrace.ingest.input_files import SourceFile, StreamShape, find_files
 from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendProgress, SendReply, send_all
+from headrace.language.paths import Steps, parse_path
+from headrace.language.token_cursor import parse_type
 from headrace.server.status import StreamDefinition
 from headrace.types import Type
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.ingest.generate.generator import Generated
+    from headrace.ingest.generator import Generated
 
 MOST_RATE = 10_000_000
 DEFAULT_START = "2026-01-01T00:00:00Z"
@@ -42,19 +42,19 @@ class EventSender:
         """One event, many, a table, or bytes."""
         if isinstance(events, bytes):
             return self._workspace.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
-        from headrace.ingest.tabular import as_table, send_table  # loads Arrow: not for files of lines
+        from headrace.ingest.formats.columnar_lines import as_table, send_table  # loads Arrow: not for files of lines
 
         table = as_table(events)
         if table is not None and table.num_rows:
             return send_table(table, partial(self._lines, stream), key)
         body = orjson.dumps([] if table is not None else _check_events(events), default=str)
-        return self._workspace.ingest(stream, body, layout=Layout(Format.JSON), key=key, keep_bad=False).result()
+        return self._workspace.ingest(stream, body, layout=FileLayout(Format.JSON), key=key, keep_bad=False).result()
 
     def _lines(self, stream: str, lines: bytes, key: str | None) -> Future[IngestReply]:
-        return self._workspace.ingest(stream, lines, layout=Layout(Format.NDJSON), key=key, keep_bad=False)
+        return self._workspace.ingest(stream, lines, layout=FileLayout(Format.NDJSON), key=key, keep_bad=False)
 
     def files(
-        self, stream: str, paths: Iterable[Path], progress: SendProgress | None, layout: Layout, *, again: bool
+        self, stream: str, paths: Iterable[Path], progress: SendProgress | None, layout: FileLayout, *, again: bool
     ) -> SendReply:
         """Files and folders; of each file, only what was not sent before."""
         files = find_files(paths)
@@ -79,7 +79,7 @@ class EventSender:
         at_once: bool,
     ) -> Generated:
         """Events made from the fields of a stream; `start` "now" is for times of the clock."""
-        from headrace.ingest.generate.generator import Generated, Recipe, make_fields  # loads numpy: not for files
+        from headrace.ingest.generator import Generated, Recipe, make_fields  # loads numpy: not for files
 
         definition = self._workspace.stream(stream)
         is_text = definition.format == Format.TEXT
@@ -118,7 +118,7 @@ def _places(stream: StreamDefinition) -> list[tuple[str, Steps, Type, bool]]:
 def _start_us(start: str | None) -> int | None:
     if start == "now":
         return None
-    from headrace.parse.times import read_timestamp  # loads the parsers of events: not for files
+    from headrace.parse.iso_times import read_timestamp  # loads the parsers of events: not for files
 
     time = read_timestamp(start or DEFAULT_START)
     if time is None:

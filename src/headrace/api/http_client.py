@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any
-import httptools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from urllib.parse import SplitResult, urlencode, urlsplit
-from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import SplitResult, urlencode, urlsplit
 
-
+import httptools
 
 BLOCK_BYTES = 256 << 10
 
@@ -136,7 +131,6 @@ class IncomingReply:
     def on_message_complete(self) -> None:
         """The reply is complete."""
         self._is_complete, self._may_continue = True, self._parser.should_keep_alive()
-
 
 
 CONNECT_S = 5.0
@@ -271,7 +265,6 @@ class HttpServer:
             raise
         except OSError as error:
             raise ConnectError(str(error)) from error
-
 
 
 EVENT_STREAM = "text/event-stream"

@@ -18,24 +18,24 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.deliver.delivery_status import AlertStatus
     from headrace.api.local_events import LocalEvents
     from headrace.api.local_planning import LocalPlanning
     from headrace.api.local_questions import LocalQuestions
     from headrace.api.local_status import LocalStatus
     from headrace.api.local_writer import LocalWriter
     from headrace.deliver.change_question import ChangeQuestion
-    from headrace.deliver.failed_events import FailedCalls
+    from headrace.deliver.delivery_status import AlertStatus
     from headrace.deliver.event_page import EventPage, EventQuestion
-    from headrace.ingest.formats.layout import Layout
+    from headrace.deliver.failed_events import FailedCalls
+    from headrace.ingest.formats.format_detection import FileLayout
     from headrace.ingest.receiver import IngestReply, SentStatus
-    from headrace.lake.dead import DeadLetters
-    from headrace.plan.change import Plan, RollbackStep
+    from headrace.lake.dead_letter_pages import DeadLetters
+    from headrace.plan.planned_change import Plan, RollbackStep
     from headrace.serve.answer import Answer
-    from headrace.serve.explanation import CellQuestion
     from headrace.serve.change_batch import ViewChange
-    from headrace.serve.explanation import Explanation
+    from headrace.serve.explanation import CellQuestion, Explanation
     from headrace.serve.question import Question
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.server.status import (
         AuditStatus,
         GraphStatus,
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
         WorkspaceStatus,
     )
     from headrace.spark.jobs import Job
-    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
-    from headrace.transport.sent import FilePiece
+    from headrace.transport.sent_files import FilePiece
     from headrace.workspace.lease import Lease
 
 
@@ -168,7 +167,7 @@ class LocalWorkspace(WithoutServer):
         stream: str,
         body: bytes | memoryview,
         *,
-        layout: Layout,
+        layout: FileLayout,
         key: str | None,
         keep_bad: bool,
         file: FilePiece | None = None,

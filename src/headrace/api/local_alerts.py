@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from headrace.api.local_folder import WorkspaceFolder
+from headrace.api.refusals import DOWN
 from headrace.deliver.alerts.alert_condition import describe
 from headrace.deliver.alerts.alert_state import read_state, state_file
 from headrace.deliver.delivery_status import AlertStatus
-from headrace.api.local_folder import WorkspaceFolder
-from headrace.api.refusals import DOWN
 
 
 def describe_alerts(folder: WorkspaceFolder) -> list[AlertStatus]:

@@ -7,13 +7,13 @@ from functools import cache, partial
 
 from headrace.api.local_folder import WorkspaceFolder
 from headrace.define.model import Stream
-from headrace.errors import NotReadyError
 from headrace.deliver.event_log import EventLog
+from headrace.deliver.event_page import EventPage, EventQuestion
 from headrace.deliver.failed_events import FailedCalls, stream_of_view
 from headrace.deliver.stream_logs import open_derived, read_events
-from headrace.deliver.event_page import EventPage, EventQuestion
 from headrace.deliver.table_changes import TableChanges
-from headrace.lake.dead import DeadLetters
+from headrace.errors import NotReadyError
+from headrace.lake.dead_letter_pages import DeadLetters
 from headrace.store.version import NOT_PINNED, Pinned
 
 

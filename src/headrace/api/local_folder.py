@@ -13,12 +13,12 @@ from headrace.define.definitions import Catalog
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, NotFoundError, NotReadyError, no_own_log, not_a_stream, not_a_view, unknown
 from headrace.server.composed_status import refuse_logical
-from headrace.workspace.applied import read_running
+from headrace.workspace.applied_catalog import read_running
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.lake.table import LakeTable
-    from headrace.store.base import StoreReader
+    from headrace.lake.delta_table import LakeTable
+    from headrace.store.store_contract import StoreReader
     from headrace.store.version import Version
 
 
@@ -33,7 +33,7 @@ class WorkspaceFolder:
     @cached_property
     def store(self) -> StoreReader | None:
         """The store, opened on first use: a sender must not keep a server that starts from opening it."""
-        from headrace.store.reading import open_to_read  # only commands that use it load it
+        from headrace.store.open_to_read import open_to_read  # only commands that use it load it
 
         try:
             return open_to_read(self.workspace)
@@ -100,7 +100,7 @@ class WorkspaceFolder:
         """The lake of a base stream; None before its first commit."""
         from deltalake.exceptions import TableNotFoundError  # only commands that use it load it
 
-        from headrace.lake.table import LakeTable  # only commands that use it load it
+        from headrace.lake.delta_table import LakeTable  # only commands that use it load it
 
         with suppress(TableNotFoundError):
             return LakeTable(self.workspace.lake(stream.name), stream, fence=None)

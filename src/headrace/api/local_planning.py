@@ -8,11 +8,11 @@ from functools import cache
 
 from headrace.api.local_folder import WorkspaceFolder
 from headrace.errors import CorruptionError
-from headrace.plan.change import Plan
 from headrace.plan.cost import Costs, Size, lake_size, unread_size
 from headrace.plan.differences import checked_plan, compare
-from headrace.plan.ways import choose_way
-from headrace.workspace.applied import write_running
+from headrace.plan.edits import choose_way
+from headrace.plan.planned_change import Plan
+from headrace.workspace.applied_catalog import write_running
 
 
 class LocalPlanning:

@@ -13,20 +13,19 @@ from headrace.api.local_folder import WorkspaceFolder
 from headrace.api.refusals import DOWN
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer, question_limit
-from headrace.serve.question import Question
 from headrace.serve.freshness import Fresh
+from headrace.serve.question import Question
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.serve.past.past_questions import LakeQuestions
     from headrace.define.model import LogicalView
+    from headrace.serve.explanation import CellQuestion, Explanation
+    from headrace.serve.past.past_questions import LakeQuestions
     from headrace.serve.question_times import AsOf
-    from headrace.serve.explanation import CellQuestion
-    from headrace.serve.explanation import Explanation
-    from headrace.spark.jobs import Job
-    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.serve.sql.logical_answers import AnswerPages
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+    from headrace.spark.jobs import Job
     from headrace.store.version import Version
 
 
@@ -62,8 +61,10 @@ class LocalQuestions:
             return answer(store, question, stopped_freshness, datetime.now(UTC))
 
     def _ask_logical(self, view: LogicalView, question: Question, job: Job | None) -> Answer:
-        from headrace.serve.sql.logical_answers import ask_logical  # only commands that use it load it
-        from headrace.serve.sql.logical_answers import AnswerPages  # only commands that use it load it
+        from headrace.serve.sql.logical_answers import (
+            AnswerPages,  # only commands that use it load it
+            ask_logical,  # only commands that use it load it
+        )
 
         self._pages = self._pages or AnswerPages()
         return ask_logical(view, question, partial(self._sql_as_of, job), self._pages)

@@ -8,11 +8,14 @@ from dataclasses import replace
 from headrace.api.local_folder import WorkspaceFolder
 from headrace.api.refusals import DOWN
 from headrace.define.model import Stream
+from headrace.deliver.sinks.sink_progress import read_progress
 from headrace.errors import CorruptionError
 from headrace.format import iso_us
-from headrace.lake.figures import lake_figures
+from headrace.lake.delta_table import lake_figures
 from headrace.lake.lateness_record import read_lateness
 from headrace.serve.freshness import Fresh
+from headrace.server.composed_status import describe_logical, describe_tables
+from headrace.server.describe_stream import describe_damaged, describe_definition, describe_derived
 from headrace.server.describe_view import (
     LayerCounts,
     describe_audit,
@@ -22,9 +25,8 @@ from headrace.server.describe_view import (
     read_layers,
     warnings,
 )
-from headrace.server.describe_stream import describe_damaged, describe_definition, describe_derived
 from headrace.server.lateness_status import describe_lateness
-from headrace.server.composed_status import describe_logical
+from headrace.server.running_stream import Lanes
 from headrace.server.sink_status import describe_stopped
 from headrace.server.status import (
     AuditStatus,
@@ -36,12 +38,9 @@ from headrace.server.status import (
     ViewStatus,
     WorkspaceStatus,
 )
-from headrace.server.running_stream import Lanes
-from headrace.server.composed_status import describe_tables
-from headrace.deliver.sinks.sink_progress import read_progress
 from headrace.store.version import Version
 from headrace.transport.position import START
-from headrace.transport.stored import backlog_bytes, check_transport
+from headrace.transport.stored_transport import backlog_bytes, check_transport
 
 
 class LocalStatus:

@@ -8,9 +8,9 @@ from functools import partial
 from headrace.api.local_folder import WorkspaceFolder
 from headrace.define.model import Stream
 from headrace.errors import HeadraceError
-from headrace.ingest.door import Ingest, refuse_derived
+from headrace.ingest.intake import Ingest, refuse_derived
 from headrace.server.leasing import take_lease
-from headrace.transport.opening import open_transport
+from headrace.transport.open_transport import open_transport
 from headrace.transport.position import START
 from headrace.workspace.lease import Lease, in_turn
 

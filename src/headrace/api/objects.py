@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
-from headrace.cells import moment_text
-from headrace.language.durations import format_duration
-from headrace.errors import HeadraceError, unknown
-from headrace.format import count, freshness, span
-from headrace.html import Html, Part, tag
-from headrace.serve.answer_html import answer_html, bars_svg, block, facts_html, heading, quiet, table
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import orjson
+
 from headrace.define.model import JSON
+from headrace.errors import HeadraceError, IngestError, NotReadyError, RequestError, SqlError, not_a_table, unknown
+from headrace.format import count, freshness, span
+from headrace.html import Html, Part, moment_text, tag
+from headrace.ingest.formats.format_detection import ANY, FileLayout, format_of
+from headrace.ingest.row_deletions import deletions
+from headrace.language.durations import format_duration
 from headrace.language.token_cursor import parse_type
-from headrace.errors import IngestError, NotReadyError, RequestError, SqlError, not_a_table
-from headrace.ingest.changes import deletions
-from headrace.ingest.formats.layout import ANY, Layout, format_of
+from headrace.serve.answer_html import answer_html, bars_svg, block, facts_html, heading, quiet, table
 from headrace.serve.json_values import key_value
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
     from headrace.api.connect import Connection, Events
     from headrace.ingest.receiver import IngestReply
     from headrace.serve.answer import Answer
-    from headrace.server.status import StreamStatus, ViewStatus
-    from headrace.server.status import TableStatus
     from headrace.serve.sql.sql_answer import SqlAnswer
-
+    from headrace.server.status import StreamStatus, TableStatus, ViewStatus
 
 
 Status = TypeVar("Status", "StreamStatus", "ViewStatus")
@@ -208,7 +205,6 @@ def _find(kind: str, name: str, statuses: Sequence[Status]) -> Status:
     raise unknown(kind, name, [status.name for status in statuses])
 
 
-
 UP_TO_DATE_S, PAUSE_S = 30.0, 0.1  # how long to wait for rows to have all changes
 
 
@@ -222,11 +218,11 @@ class ConnectedTable(ConnectedView):
     def table_status(self) -> TableStatus:
         """Its definition and its state."""
         tables = self._connection.verbs.tables()
-        for table in tables:
-            if table.name == self.name:
-                return table
+        for status in tables:
+            if status.name == self.name:
+                return status
         streams = [stream.name for stream in self._connection.verbs.streams()]
-        raise not_a_table(self.name, [table.name for table in tables], streams)
+        raise not_a_table(self.name, [status.name for status in tables], streams)
 
     def upsert(self, rows: Any, *, key: str | None = None) -> IngestReply:
         """Insert rows, or replace those with the same primary key: mappings, a pandas DataFrame or an Arrow table.
@@ -291,7 +287,7 @@ class ConnectedTable(ConnectedView):
 
 def _as_rows(rows: Any) -> Iterable[Any]:
     """Mappings or values, of whatever holds some."""
-    from headrace.ingest.tabular import as_table  # loads Arrow
+    from headrace.ingest.formats.columnar_lines import as_table  # loads Arrow
 
     table = as_table(rows)
     if table is not None:
@@ -300,11 +296,14 @@ def _as_rows(rows: Any) -> Iterable[Any]:
     return rows if several else [rows]
 
 
-def read_rows(path: Path, layout: Layout, status: TableStatus) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path, layout: FileLayout, status: TableStatus) -> Iterator[dict[str, Any]]:
     """The rows of a file, in any format and compression of events."""
-    from headrace.ingest.formats.compression import unpack  # loads Arrow
-    from headrace.ingest.formats.lines import read_lines  # loads Arrow
-    from headrace.ingest.formats.source import LOOK_BYTES, ByteSource  # loads Arrow
+    from headrace.ingest.formats.byte_source import (  # loads Arrow
+        LOOK_BYTES,
+        ByteSource,
+        unpack,  # loads Arrow
+    )
+    from headrace.ingest.formats.stored_lines import read_lines  # loads Arrow
 
     types, number = {column.name: column.type for column in status.columns}, 0
     try:

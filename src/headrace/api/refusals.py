@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import NotReadyError
 
 if TYPE_CHECKING:
-    from headrace.deliver.delivery_status import SilenceStatus
-    from headrace.deliver.delivery_status import SubscriptionStatus
+    from headrace.deliver.delivery_status import SilenceStatus, SubscriptionStatus
     from headrace.ingest.receiver import TokenState
     from headrace.server.status import SinkStatus
 

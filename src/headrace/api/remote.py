@@ -13,20 +13,19 @@ from urllib.parse import quote
 
 import orjson
 
-from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
-from headrace.api.remote_calls import ChangeCalls
 from headrace.api.encoding import encode_question, key_pairs
+from headrace.api.remote_calls import ChangeCalls
+from headrace.deliver.delivery_status import AlertStatus, SilenceStatus, SubscriptionStatus
+from headrace.deliver.event_page import EventPage, EventQuestion
 from headrace.errors import (
     HeadraceError,
     RequestError,
     not_a_stream,
     unknown,
 )
-from headrace.deliver.event_page import EventPage, EventQuestion
-from headrace.deliver.delivery_status import SubscriptionStatus
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
-from headrace.plan.change import Change, Plan, RollbackStep
+from headrace.plan.planned_change import Plan, PlannedChange, RollbackStep
 from headrace.serve.answer import Answer
 from headrace.server.status import (
     AuditStatus,
@@ -43,17 +42,16 @@ from headrace.server.status import (
     WorkspaceStatus,
 )
 from headrace.spark.jobs import Job
-from headrace.workspace.holder import live_holder
+from headrace.workspace.lease_holder import live_holder
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from headrace.api.remote_dead_letters import RemoteDeadLetters
-    from headrace.serve.explanation import CellQuestion
-    from headrace.serve.explanation import Explanation
+    from headrace.serve.explanation import CellQuestion, Explanation
     from headrace.serve.question import Question
     from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
-    from headrace.transport.sent import FilePiece
+    from headrace.transport.sent_files import FilePiece
 
 SUBSCRIPTIONS = "/v1/subscriptions"
 _CONTENT_TYPES = {
@@ -77,7 +75,7 @@ class RemoteWorkspace(ChangeCalls):
         stream: str,
         body: bytes | memoryview,
         *,
-        layout: Layout,
+        layout: FileLayout,
         key: str | None,
         keep_bad: bool,
         file: FilePiece | None = None,
@@ -90,7 +88,7 @@ class RemoteWorkspace(ChangeCalls):
         self,
         stream: str,
         body: bytes | memoryview,
-        layout: Layout,
+        layout: FileLayout,
         key: str,
         keep_bad: bool,
         file: FilePiece | None,
@@ -337,7 +335,7 @@ def _in_background(send: Callable[[], IngestReply]) -> Future[IngestReply]:
 
 
 def _read_plan(content: Mapping[str, Any]) -> Plan:
-    return Plan(tuple(Change.from_dict(change) for change in content["changes"]), content["fingerprint"])
+    return Plan(tuple(PlannedChange.from_dict(change) for change in content["changes"]), content["fingerprint"])
 
 
 def _stream(name: str) -> str:

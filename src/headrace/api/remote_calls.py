@@ -11,27 +11,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+
 import orjson
-from headrace.api.http_client import ConnectError, HttpServer, Reply
-from headrace.api.http_client import EVENT_STREAM, ServerEvents
+
 from headrace.api.encoding import read_error
+from headrace.api.http_client import EVENT_STREAM, ConnectError, HttpServer, Reply, ServerEvents
 from headrace.errors import HeadraceError, NotReadyError, OverloadError, StartingError, UnavailableError, UsageError
-from headrace.secrets import host_only
-from headrace.spark.jobs import Job, Progress
-from headrace.workspace.holder import live_holder
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 from headrace.language.token_cursor import parse_type
-from headrace.serve.question import key_text
+from headrace.secrets import host_only
 from headrace.serve.json_values import decoder
+from headrace.serve.question import key_text
+from headrace.spark.jobs import Job, Progress
+from headrace.workspace.lease_holder import live_holder
 
 if TYPE_CHECKING:
-    from headrace.workspace.settings import Workspace
     from headrace.deliver.change_question import ChangeQuestion
     from headrace.serve.change_batch import ViewChange
-
+    from headrace.workspace.settings import Workspace
 
 
 RETRY_FOR_S = 60.0  # a restart of the server takes some seconds
@@ -258,7 +255,6 @@ def _check_url(url: str) -> str:
 def _seconds(text: str | None) -> float | None:
     """A Retry-After header in seconds; the server never sends one with a date."""
     return float(text) if text and text.isdigit() else None
-
 
 
 class ChangeCalls(ServerCalls):

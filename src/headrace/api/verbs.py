@@ -11,20 +11,19 @@ from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenSta
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
-    from headrace.api.remote import RemoteWorkspace
     from headrace.api.local import LocalWorkspace
+    from headrace.api.remote import RemoteWorkspace
     from headrace.deliver.change_question import ChangeQuestion
+    from headrace.deliver.delivery_status import AlertStatus, SilenceStatus, SubscriptionStatus
     from headrace.deliver.event_page import EventPage, EventQuestion
-    from headrace.deliver.delivery_status import SubscriptionStatus
-    from headrace.ingest.formats.layout import Layout
-    from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
-    from headrace.plan.change import Plan, RollbackStep
+    from headrace.ingest.formats.format_detection import FileLayout
+    from headrace.lake.dead_letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
+    from headrace.plan.planned_change import Plan, RollbackStep
     from headrace.serve.answer import Answer
-    from headrace.serve.explanation import CellQuestion
     from headrace.serve.change_batch import ViewChange
-    from headrace.serve.explanation import Explanation
+    from headrace.serve.explanation import CellQuestion, Explanation
     from headrace.serve.question import Question
+    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.server.runtime import Runtime
     from headrace.server.status import (
         AuditStatus,
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
         WorkspaceStatus,
     )
     from headrace.spark.jobs import Job
-    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
-    from headrace.transport.sent import FilePiece
+    from headrace.transport.sent_files import FilePiece
 
 
 class DeadLetterBackend(Protocol):
@@ -69,7 +67,7 @@ class Verbs(Protocol):
         stream: str,
         body: bytes | memoryview,
         *,
-        layout: Layout,
+        layout: FileLayout,
         key: str | None,
         keep_bad: bool,
         file: FilePiece | None = None,
@@ -197,6 +195,8 @@ class Backend(Verbs, Receiver, Protocol):
 
 if TYPE_CHECKING:
 
-    def _all_satisfy_it(runtime: Runtime, offline: LocalWorkspace, remote: RemoteWorkspace) -> tuple[Verbs, Backend, Backend]:
+    def _all_satisfy_it(
+        runtime: Runtime, offline: LocalWorkspace, remote: RemoteWorkspace
+    ) -> tuple[Verbs, Backend, Backend]:
         """Never called: mypy reports an error if one of them does not have a method, or has other types."""
         return runtime, offline, remote

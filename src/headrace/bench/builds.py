@@ -23,17 +23,17 @@ from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import HeadraceError
-from headrace.lake.table import LakeTable
-from headrace.maintain.batch import Batch, Sizes
-from headrace.maintain.partials import read_events, write_partials
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.batch_layer import BatchLayer, BatchSizes
+from headrace.maintain.partials_job import read_events, write_partials
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.question import Question
 from headrace.server.describe_view import memory_mb
 from headrace.server.reconcile import point_of
 from headrace.spark.build import build_session
-from headrace.store.base import Step
-from headrace.store.opening import open_temporary
+from headrace.store.open_store import open_temporary
+from headrace.store.store_contract import Step
 from headrace.store.version import Point, Version
 
 Tell = Callable[[str], None]
@@ -63,8 +63,8 @@ class Layers:
         self._scratch = folder / "scratch"
         self.spark = build_session(self._scratch)
         self.store = open_temporary(folder)
-        alone = Sizes(near_events=commits * COMMIT_ROWS)  # so that a version does not catch up after its build
-        self.batch = Batch(lambda: self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
+        alone = BatchSizes(near_events=commits * COMMIT_ROWS)  # so that a version does not catch up after its build
+        self.batch = BatchLayer(lambda: self.spark, VISITS, self.table, self.store, folder / "builds", sizes=alone)
 
     def close(self) -> None:
         self.batch.close()

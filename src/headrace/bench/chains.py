@@ -107,7 +107,7 @@ def _lift(catalog: Catalog, events: pa.Table, folder: Path) -> None:
 @contextmanager
 def _spark_job(events: pa.Table, folder: Path) -> Iterator[Callable[[Catalog], None]]:
     # They load PySpark, which the fused lane does not need.
-    from headrace.maintain.partials import partials
+    from headrace.maintain.partials_job import partials
     from headrace.spark.build import build_session
 
     pq.write_table(events, folder / "events.parquet")

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.api.connect import connect
 from headrace.bench.events import STREAM, arrays, write_file
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.load import Connection, in_threads
-from headrace.api.connect import connect
-from headrace.demo.server import make_workspace
 from headrace.server.runtime import Runtime
+from headrace.tools.demo.shop_server import make_workspace
 from headrace.web.application import create_app
 from headrace.web.http_server import HttpListener, bind, url_of
 from headrace.workspace.settings import Workspace

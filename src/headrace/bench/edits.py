@@ -13,17 +13,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from headrace.api.connect import connect
 from headrace.bench.events import PAGES, arrays
 from headrace.bench.figures import Figure, of_percentile, percentile
 from headrace.bench.history import VISITS, extend
 from headrace.bench.judge import Definition, PageAnswer, wrong_answers
 from headrace.bench.load import Connection
 from headrace.bench.measure import start_server
-from headrace.api.connect import connect
-from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from headrace.plan.cost import sum_up
+from headrace.tools.demo.shop_server import ShopServer, make_workspace
 from headrace.workspace.settings import Workspace
 
 Tell = Callable[[str], None]
@@ -223,7 +223,7 @@ def estimates_off_by(builds: Iterable[tuple[float, float]]) -> Figure:
 
 
 def _run(
-    server: Server, tell: Tell
+    server: ShopServer, tell: Tell
 ) -> tuple[tuple[Observations, Observations, Observations], dict[int, Definition], list[tuple[float, float]]]:
     """The observations without edits, during edits and in between; the definition of each version; what builds took.
 

@@ -16,8 +16,8 @@ from headrace.bench.load import Connection, at_rate, in_threads
 from headrace.bench.measure import PER_POST, start_empty_server
 from headrace.bench.progress import Progress
 from headrace.bench.sizes import Sizes
-from headrace.demo import run
 from headrace.errors import HeadraceError
+from headrace.tools.demo import run
 
 LIMITS_S = {1: (0.5, 1.0), 20: (0.9, None)}  # p50 and p99, by the number of views
 DEMO_S = 1.0

@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 
 from headrace.bench.events import BASE_S, PAGES, STREAM
 from headrace.define.catalog import parse
-from headrace.lake.file import LakeFileWriter, NewFile
-from headrace.lake.pins import pin_column
-from headrace.lake.schema import table_schema
-from headrace.lake.table import LakeState, LakeTable
-from headrace.parse.schema import utc_us
-from headrace.transport.journal.reader import CHUNK_BYTES
+from headrace.lake.delta_table import LakeState, LakeTable
+from headrace.lake.parquet_file import LakeFileWriter, NewFile
+from headrace.lake.table_schema import pin_column, table_schema
+from headrace.parse.record_columns import utc_us
+from headrace.transport.journal.journal_reader import CHUNK_BYTES
 from headrace.transport.position import Position
 
 VISITORS = 10_000

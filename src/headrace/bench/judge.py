@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from headrace.serve.question_times import iso_ms
 
 Row = dict[str, Any]

@@ -15,12 +15,11 @@ import pyarrow as pa
 from headrace.bench.figures import Figure, of_percentile
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.lake.file import LakeFileWriter
-from headrace.lake.pins import pin_column
-from headrace.lake.schema import DEAD, table_schema
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import LakeFileWriter
+from headrace.lake.table_schema import DEAD, pin_column, table_schema
 from headrace.lake.upkeep import Upkeep
-from headrace.parse.schema import utc_us
+from headrace.parse.record_columns import utc_us
 from headrace.transport.journal.journal import Journal
 from headrace.transport.position import Position
 

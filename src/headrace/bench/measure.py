@@ -12,8 +12,8 @@ from pathlib import Path
 from headrace.bench.events import ONE_VIEW, PAGES, STREAM, arrays
 from headrace.bench.figures import Figure, of_percentile, of_runs
 from headrace.bench.load import Connection, at_rate, in_threads
-from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
+from headrace.tools.demo.shop_server import ShopServer, make_workspace
 
 Tell = Callable[[str], None]
 PER_POST = 500
@@ -22,7 +22,7 @@ WARM_S = 10.0
 
 
 @contextmanager
-def start_empty_server(definitions: str) -> Iterator[Server]:
+def start_empty_server(definitions: str) -> Iterator[ShopServer]:
     """A ready server over an empty workspace; it is stopped afterwards."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         make_workspace(Path(folder), definitions)
@@ -31,9 +31,9 @@ def start_empty_server(definitions: str) -> Iterator[Server]:
 
 
 @contextmanager
-def start_server(folder: Path) -> Iterator[Server]:
+def start_server(folder: Path) -> Iterator[ShopServer]:
     """A server over a workspace; if it ends during the measurement, its last log line is the error."""
-    server = Server(folder)
+    server = ShopServer(folder)
     try:
         server.wait_until_ready()
         yield server

@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from headrace.api.connect import connect
 from headrace.bench.events import ONE_VIEW, STREAM, write_file
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.load import Connection
 from headrace.bench.measure import Tell
-from headrace.api.connect import connect
-from headrace.demo.server import Server, make_workspace
 from headrace.errors import HeadraceError
-from headrace.workspace.holder import read_holder
+from headrace.tools.demo.shop_server import ShopServer, make_workspace
+from headrace.workspace.lease_holder import read_holder
 
 WITHIN_S = 120.0
 
@@ -46,7 +46,7 @@ def starts(tell: Tell, events: int, runs: int) -> list[Figure]:
 def _start_and_send(folder: Path, file: Path, events: int) -> tuple[float, float]:
     """Seconds until an answer has the events of a file that is sent at once: since the start, and since the sending."""
     start = time.monotonic()
-    server = Server(folder)
+    server = ShopServer(folder)
     try:
         _wait_for_url(server)
         with connect(str(folder)) as connection:
@@ -61,7 +61,7 @@ def _start_and_send(folder: Path, file: Path, events: int) -> tuple[float, float
 def _start_and_ask(folder: Path, events: int) -> float:
     """Seconds from the start to an answer with the events that are there."""
     start = time.monotonic()
-    server = Server(folder)
+    server = ShopServer(folder)
     try:
         _wait_for_url(server)
         _ask(server, events)
@@ -70,7 +70,7 @@ def _start_and_ask(folder: Path, events: int) -> float:
         server.stop()
 
 
-def _wait_for_url(server: Server) -> None:
+def _wait_for_url(server: ShopServer) -> None:
     """Until the server accepts connections, which is before Spark has started."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
@@ -85,7 +85,7 @@ def _wait_for_url(server: Server) -> None:
     raise HeadraceError("the server accepts no connections", expected=f"some within {WITHIN_S:.0f} s")
 
 
-def _ask(server: Server, events: int) -> None:
+def _ask(server: ShopServer, events: int) -> None:
     rows = Connection(server.url).get("/v1/views/traffic?by=&window=1h")["rows"]
     hits = sum(row["hits"] for row in rows)
     if hits != events:

@@ -12,11 +12,11 @@ from typing import Any
 
 import duckdb
 
+from headrace.api.connect import Connection, connect
 from headrace.bench.measure import start_empty_server
 from headrace.bench.usage import cpu_seconds
-from headrace.api.connect import Connection, connect
-from headrace.demo.server import Server
 from headrace.errors import HeadraceError
+from headrace.tools.demo.shop_server import ShopServer
 
 MOST_S = 900.0  # for one send
 MOST_ROWS = 200_000  # beyond it, totals of each minute are compared instead of all rows
@@ -71,7 +71,7 @@ def take_turn(definitions: str, warm: Sequence[Files], files: Sequence[Files]) -
     return timings
 
 
-def time_files(server: Server, files: Files) -> Timing:
+def time_files(server: ShopServer, files: Files) -> Timing:
     """Send files, wait until every view has them, and ask for one key."""
     before_s = cpu_seconds(server.pid) + _client_s()
     with connect(str(server.folder)) as connection:

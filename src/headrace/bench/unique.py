@@ -11,12 +11,12 @@ from statistics import median
 
 import numpy as np
 
+from headrace.api.connect import Connection, connect
 from headrace.bench.events import BASE_S, BATCH
 from headrace.bench.figures import Figure, of_runs
 from headrace.bench.measure import Tell, start_server
-from headrace.api.connect import Connection, connect
-from headrace.demo.server import make_workspace
 from headrace.errors import HeadraceError
+from headrace.tools.demo.shop_server import make_workspace
 
 MOST_S = 900.0
 REPEATS = 0.05  # the share of events that are repeats, of the file that is sent to many ids

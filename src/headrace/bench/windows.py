@@ -23,10 +23,10 @@ from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.maintain.lift import Lifting, lift_view, parts_of
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step, Store
-from headrace.store.opening import open_temporary
+from headrace.serve.question import Question
+from headrace.store.open_store import open_temporary
+from headrace.store.store_contract import Step, Store
 from headrace.transport.position import Position
 
 START_US = 1_767_225_600_000_000  # 1 January 2026

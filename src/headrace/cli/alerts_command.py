@@ -9,10 +9,10 @@ import typer
 from rich.text import Text
 
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, plural, print_json, printable, record_table, say
 from headrace.cli.fitted_table import FittedTable
-from headrace.language.durations import parse_duration
+from headrace.cli.output import console, plural, print_json, printable, record_table, say
 from headrace.errors import NotFoundError, UsageError
+from headrace.language.durations import parse_duration
 from headrace.names import shell
 from headrace.serve.question import key_text
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-import orjson
-from headrace.api.connect import Connection
-from headrace.errors import QuestionError, UsageError
-from headrace.serve.question import Question, read_key
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
+
+import orjson
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
+
+from headrace.api.connect import Connection
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.fitted_table import FittedTable
 from headrace.cli.output import (
     cell,
     console,
@@ -32,16 +31,13 @@ from headrace.cli.output import (
     version_of,
     view_state,
 )
-from headrace.cli.fitted_table import FittedTable
 from headrace.cli.waiting import waiting
-from headrace.errors import QuestionError
+from headrace.errors import QuestionError, UsageError
 from headrace.format import within
 from headrace.names import shell
 from headrace.serve.answer import Answer
-from headrace.serve.question import HIGHEST_LIMIT, NULL, Question
+from headrace.serve.question import HIGHEST_LIMIT, NULL, Question, read_key
 from headrace.spark.jobs import Job
-
-
 
 STANDARD_INPUT = "-"
 
@@ -102,7 +98,6 @@ def _only_key(connection: Connection, view: str) -> str:
             expected='a JSON object per line, such as {"' + '": …, "'.join(keys) + '": …}',
         )
     return keys[0]
-
 
 
 REFRESH_S = 1.0

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
 import typer
 from rich.text import Text
+
 from headrace.cli.common_options import FolderOption, JsonOption
-from headrace.cli.output import console, print_json
 from headrace.cli.fitted_table import Words
-import time
-from typing import Annotated
+from headrace.cli.output import console, print_json
 from headrace.errors import BadTestError
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.doctor import Finding
-
+    from headrace.tools.doctor import Finding
 
 
 WIDEST = 24  # maximum width of the names of checks
@@ -33,7 +33,7 @@ def doctor(
     Checks the machine, folders, settings, definitions, lake, journal and store.
     Changes nothing, does not start Spark, and works while a server is running. Exits with 1 if there is a problem.
     """
-    from headrace.doctor import examine  # the readers of all data take 0.5 s to import: not for --help
+    from headrace.tools.doctor import examine  # the readers of all data take 0.5 s to import: not for --help
 
     findings = examine(workspace, deep=deep)
     errors, warnings = (sum(f.level == level for f in findings) for level in ("error", "warning"))
@@ -64,7 +64,6 @@ def _print(findings: list[Finding], errors: int, warnings: int) -> None:
         out.print("\nNo problems found.", markup=False)
 
 
-
 FAILED_EXIT_CODE = 1
 
 
@@ -93,7 +92,7 @@ def test(
     """
     # They load DuckDB and Arrow, which takes 0.5 s: not for --help.
     from headrace.cli.test_report import TestReport, write_junit
-    from headrace.testing.folder import choose, find_tests, nothing_ran, run_tests
+    from headrace.tools.testing.workspace_tests import choose, find_tests, nothing_ran, run_tests
 
     began = time.perf_counter()
     place = Workspace.open(workspace)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.waiting import say_waits
 from headrace.api.connect import Connection, connect
+from headrace.cli.waiting import say_waits
 from headrace.errors import HeadraceError
 from headrace.workspace.settings import Workspace
 

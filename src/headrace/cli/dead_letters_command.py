@@ -7,27 +7,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from headrace.cli.output import console, count, say
-from headrace.cli.waiting import wait_until_serving
-from headrace.errors import NotReadyError
-from headrace.format import Shown
-from headrace.names import shell
-from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import console, count, print_json, printable, size
 from headrace.cli.fitted_table import FittedTable
-from headrace.errors import UsageError
+from headrace.cli.output import console, count, print_json, printable, say, size
+from headrace.cli.waiting import wait_until_serving
+from headrace.errors import NotReadyError, UsageError
+from headrace.format import Shown
+from headrace.names import shell
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection
-    from headrace.lake.letters import DeadLetter, DeadLetterPage, DeadLetterReason
-
+    from headrace.lake.dead_letters import DeadLetter, DeadLetterPage, DeadLetterReason
 
 
 POLL_S = 0.2
@@ -124,7 +121,6 @@ def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None]]:
     ) as progress:
         task = progress.add_task("replay", total=None)
         yield lambda read, of: progress.update(task, completed=read, total=of)
-
 
 
 SHOWN_CHARACTERS = 100

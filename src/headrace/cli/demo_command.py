@@ -22,7 +22,7 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Run a web shop's traffic and check every row of every view. A view is edited during the run."""
-    from headrace.demo import run  # loads numpy and an HTTP library: not for --help
+    from headrace.tools.demo import run  # loads numpy and an HTTP library: not for --help
 
     raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record))
 

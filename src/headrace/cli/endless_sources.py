@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from headrace.errors import InterruptedSendError, UsageError
-from headrace.ingest.formats.layout import Format, Layout, check_format
+from headrace.ingest.formats.format_detection import FileLayout, Format, check_format
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection
     from headrace.ingest.sending import Sending, SendProgress, SendReply
-    from headrace.ingest.sources.pump import LineSource
+    from headrace.ingest.sources.endless_sending import LineSource
 
 _LINES = (None, Format.NDJSON, Format.TEXT)
 LOOPBACK = ("127.", "localhost:", "[::1]", "::1")
@@ -42,7 +42,7 @@ class EndlessSources:
         """Whether it is a source that does not end by itself."""
         return not self.paths
 
-    def check(self, layout: Layout, *, follow: bool, again: bool) -> None:
+    def check(self, layout: FileLayout, *, follow: bool, again: bool) -> None:
         """Refuse options that do not belong together."""
         options = {"--listen": self.listen, "--connect": self.connect, "--watch": self.watch, "--command": self.command}
         names = (["PATH"] if self.paths else []) + [name for name, value in options.items() if value is not None]
@@ -64,7 +64,7 @@ class EndlessSources:
 
 
 def send_endless(
-    connection: Connection, stream: str, sources: EndlessSources, layout: Layout, progress: SendProgress
+    connection: Connection, stream: str, sources: EndlessSources, layout: FileLayout, progress: SendProgress
 ) -> SendReply:
     """Send what a source gives until it ends, or the command is interrupted or terminated."""
     sending = connection.sending(stream, progress, endless=True)
@@ -73,7 +73,7 @@ def send_endless(
     with stop_signals(sending.give_up) as stopping:
         if sources.watch is not None:
             return _watch(sending, sources, layout, stopping, progress)
-        from headrace.ingest.sources.pump import pump  # loads Arrow: not for --help
+        from headrace.ingest.sources.endless_sending import pump  # loads Arrow: not for --help
 
         shape = sending.declared
         format = layout.format or (Format.TEXT if shape.format == Format.TEXT else Format.NDJSON)
@@ -89,12 +89,12 @@ def note_without_server(connection: Connection, progress: SendProgress) -> None:
 
 
 def _watch(
-    sending: Sending, sources: EndlessSources, layout: Layout, stopping: threading.Event, progress: SendProgress
+    sending: Sending, sources: EndlessSources, layout: FileLayout, stopping: threading.Event, progress: SendProgress
 ) -> SendReply:
-    from headrace.ingest.sources.folder import Watch  # loads Arrow: not for --help
+    from headrace.ingest.sources.watched_folder import FolderWatch  # loads Arrow: not for --help
 
     assert sources.watch is not None
-    watch = Watch(sending, sources.watch, sources.pattern, layout, stopping, progress.note)
+    watch = FolderWatch(sending, sources.watch, sources.pattern, layout, stopping, progress.note)
     _announce(f"watching folder '{sources.watch}'. The same command continues where this one stops")
     watch.run()
     return watch.reply
@@ -102,15 +102,15 @@ def _watch(
 
 def _line_source(sources: EndlessSources, say: Callable[[str], None]) -> LineSource:
     # They load Arrow: not for --help.
-    from headrace.ingest.sources.command import Command
-    from headrace.ingest.sources.sockets import Connector, Listener, parse_address
+    from headrace.ingest.sources.command_lines import Command
+    from headrace.ingest.sources.sockets import Listener, SocketReader, parse_address
 
     if sources.listen is not None:
         if not sources.listen.startswith(LOOPBACK):
             say("everyone who reaches this port can send events to the stream; there is no token")
         return Listener(*parse_address(sources.listen, "--listen"))
     if sources.connect is not None:
-        return Connector(*parse_address(sources.connect, "--connect"), say, once=sources.once)
+        return SocketReader(*parse_address(sources.connect, "--connect"), say, once=sources.once)
     return Command(sources.command or "", say, once=sources.once)
 
 

@@ -11,12 +11,11 @@ from rich.text import Text
 
 from headrace.cli.ask_command import read_key_option
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, count, key_cell, plain_cell, plural, print_json, printable, size, span
 from headrace.cli.fitted_table import FittedTable
+from headrace.cli.output import cell, console, count, key_cell, plain_cell, plural, print_json, printable, size, span
 from headrace.cli.waiting import waiting
 from headrace.format import version_shown
-from headrace.serve.explanation import CellQuestion
-from headrace.serve.explanation import ExplainedEvent, Explanation
+from headrace.serve.explanation import CellQuestion, ExplainedEvent, Explanation
 from headrace.spark.jobs import Job
 
 SHOWN_CHARACTERS = 120

@@ -45,7 +45,7 @@ def graph(
 
 
 def _write(file: Path, status: GraphStatus) -> None:
-    from headrace.web.page.graph import graph_svg  # of the page, which other uses of this command need not load
+    from headrace.web.page.graph_page import graph_svg  # of the page, which other uses of this command need not load
 
     try:
         file.write_text(graph_svg(status, alone=True), encoding="utf-8")
@@ -56,7 +56,7 @@ def _write(file: Path, status: GraphStatus) -> None:
 
 def graph_lines(nodes: Sequence[NodeStatus]) -> Iterator[Text]:
     """A tree from each node that reads nothing, a line per node."""
-    from headrace.web.page.graph import node_line  # as above
+    from headrace.web.page.graph_page import node_line  # as above
 
     readers: dict[str, list[NodeStatus]] = {}
     for node in nodes:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from headrace.define.catalog import load, parse
-from headrace.language.durations import format_duration
 from headrace.errors import WorkspaceError
-from headrace.infer import Draft, draft
-from headrace.infer.names import stream_name
-from headrace.infer.sample import Sample, read_sample
-from headrace.ingest.formats.layout import Format, format_of_name, make_layout
-from headrace.testing.first import first_test
+from headrace.ingest.formats.format_detection import Format, format_of_name, make_layout
+from headrace.language.durations import format_duration
+from headrace.tools.infer import Draft, draft
+from headrace.tools.infer.field_profile import stream_name
+from headrace.tools.infer.file_sample import FileSample, read_sample
+from headrace.tools.testing.first_test import first_test
 
 MOST_NOTES = 5  # reasons and notes
 TEST_LINES = 200  # of the sample, from which the events of the first test come
@@ -89,7 +89,7 @@ class InferredStream:
 def infer(files: list[Path], folder: Path, fields: str | None = None) -> list[InferredStream]:
     """One definition per shape of events: files whose events have the same fields belong to one stream."""
     names = make_layout(None, fields=fields).fields
-    shapes: dict[frozenset[str], list[Sample]] = {}
+    shapes: dict[frozenset[str], list[FileSample]] = {}
     for file in dict.fromkeys(files):
         sample = read_sample(file, names)
         shapes.setdefault(sample.shape, []).append(sample)
@@ -117,12 +117,12 @@ def infer(files: list[Path], folder: Path, fields: str | None = None) -> list[In
     return streams
 
 
-def _first_test(definition: Draft, sample: Sample) -> str | None:
+def _first_test(definition: Draft, sample: FileSample) -> str | None:
     lines = sample.as_lines(definition.stream).split(b"\n", TEST_LINES)[:TEST_LINES]
     return first_test(parse(definition.sql), definition.stream, definition.view, b"\n".join(lines) + b"\n")
 
 
-def _options(samples: list[Sample], fields: str | None) -> str:
+def _options(samples: list[FileSample], fields: str | None) -> str:
     if not any(sample.texts for sample in samples):
         return ""
     names_end_in_csv = all(format_of_name(sample.path.name) is Format.CSV for sample in samples)

@@ -12,7 +12,7 @@ import typer
 from headrace.cli.common_options import JsonOption
 from headrace.cli.output import print_json
 from headrace.errors import UsageError, WorkspaceError
-from headrace.workspace.holder import live_holder
+from headrace.workspace.lease_holder import live_holder
 from headrace.workspace.settings import Settings, Workspace
 
 if TYPE_CHECKING:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, print_json, record_table
-from headrace.cli.fitted_table import FittedTable
-from headrace.format import freshness
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
+
 import typer
 from rich.text import Text
-from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_sink, open_connection
-from headrace.cli.output import console, count, print_json, record_table, span
-from headrace.errors import UsageError
-from enum import StrEnum
-from typing import Annotated
+
 from headrace.cli.common_options import (
     JsonOption,
     WideOption,
     WorkspaceOption,
+    complete_sink,
     complete_stream,
     complete_view,
     open_connection,
 )
-from headrace.cli.output import console, count, print_json, say, span
+from headrace.cli.fitted_table import FittedTable
+from headrace.cli.output import console, count, print_json, record_table, say, span
 from headrace.deliver.delivery_status import SubscriptionStatus
+from headrace.errors import UsageError
+from headrace.format import freshness
 
 if TYPE_CHECKING:
     from headrace.server.status import SinkStatus
-
 
 
 NO_TABLES = "no tables yet: CREATE TABLE … PRIMARY KEY in definitions/, then `headrace up`"
@@ -65,7 +62,6 @@ def tables(workspace: WorkspaceOption = ".", wide: WideOption = False, as_json: 
     out.print()
     columns = [[table.name, column.name, column.type] for table in statuses for column in table.columns]
     out.print(FittedTable(["table", "column", "type"], columns))
-
 
 
 NO_SINKS = "no sinks yet: CREATE SINK in definitions/ declares one, `headrace up` starts it"
@@ -125,7 +121,6 @@ def sinks_table(sinks: Sequence[SinkStatus]) -> FittedTable:
     return record_table(cells, left, ("mode", "last sent", "connector", "from"))
 
 
-
 class SubscriptionAction(StrEnum):
     """What to do."""
 
@@ -142,7 +137,9 @@ class GuaranteeOption(StrEnum):
 
 
 def subscriptions(
-    action: Annotated[SubscriptionAction, typer.Argument(help="list, create NAME, or drop NAME.", show_default=True)] = SubscriptionAction.LIST,
+    action: Annotated[
+        SubscriptionAction, typer.Argument(help="list, create NAME, or drop NAME.", show_default=True)
+    ] = SubscriptionAction.LIST,
     name: Annotated[str | None, typer.Argument(help="For create and drop.", metavar="NAME")] = None,
     workspace: WorkspaceOption = ".",
     stream: Annotated[

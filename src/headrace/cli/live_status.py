@@ -19,7 +19,7 @@ from rich.text import Text
 from headrace.api.connect import connect
 from headrace.errors import UnavailableError
 from headrace.server.status import WorkspaceStatus
-from headrace.workspace.holder import live_holder
+from headrace.workspace.lease_holder import live_holder
 from headrace.workspace.settings import Workspace
 
 Wait = Callable[[float], bool]  # waits this many seconds; returns whether to continue

@@ -20,7 +20,7 @@ from headrace.plan.cost import sum_up
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection
-    from headrace.plan.change import Plan
+    from headrace.plan.planned_change import Plan
     from headrace.server.status import FieldStatus, StreamStatus
 
 CHANGES_EXIT_CODE = 4

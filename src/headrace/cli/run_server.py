@@ -21,9 +21,9 @@ from headrace.cli.error_output import print_error
 from headrace.cli.output import console
 from headrace.cli.plan_commands import print_plan
 from headrace.cli.waiting import WaitLines
-from headrace.doctor.private import check_private
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.server.runtime import Runtime
+from headrace.tools.doctor.workspace_checks import check_private
 from headrace.web.application import create_app
 from headrace.web.guard import check_exposure
 from headrace.web.http_server import HttpListener, bind, url_of

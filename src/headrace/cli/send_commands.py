@@ -9,25 +9,22 @@ from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
 import typer
+
 from headrace.cli.common_options import JsonOption, WorkspaceOption, complete_stream, open_connection
+from headrace.cli.endless_sources import EndlessSources, note_without_server, send_endless, stop_signals
 from headrace.cli.output import console, print_json, say
 from headrace.cli.waiting import WaitLines, show_progress
-from headrace.cli.endless_sources import EndlessSources, send_endless
 from headrace.errors import IngestError, NotReadyError, UsageError
 from headrace.format import plural
-from headrace.ingest.formats.layout import Format, Layout, check_format, format_of, make_layout
+from headrace.ingest.formats.format_detection import FileLayout, Format, check_format, format_of, make_layout
 from headrace.names import shell
-from typing import Annotated
-from headrace.cli.output import print_json, say
-from headrace.cli.endless_sources import note_without_server, stop_signals
-from headrace.errors import UsageError
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection
     from headrace.ingest.receiver import TokenState
     from headrace.ingest.sending import SendProgress, SendReply
-
 
 
 WAIT_SLICE_S = 5.0
@@ -97,7 +94,7 @@ def send(
     parsed are stored as dead letters. If a file was sent before, only new events are sent; after an interruption, the
     same command continues where it stopped. With --listen, --connect, --watch or --command it sends until Ctrl-C.
     """
-    from headrace.ingest.files import find_files  # loads Arrow: not for --help
+    from headrace.ingest.input_files import find_files  # loads Arrow: not for --help
 
     layout = make_layout(None if format is FileFormat.AUTO else Format(format.value), delimiter, fields)
     sources = EndlessSources(paths or [], listen, connect, watch, command, pattern, once)
@@ -144,7 +141,7 @@ def send(
             say(f"{plural(repeats, 'repeated event')}: there before, and not counted again", err=True)
 
 
-def _replace(connection: Connection, name: str, file: Path, layout: Layout) -> SendReply:
+def _replace(connection: Connection, name: str, file: Path, layout: FileLayout) -> SendReply:
     """Make the rows of a file the whole table."""
     from headrace.api.objects import read_rows  # these load Arrow: not for --help
     from headrace.ingest.sending import SendReply  # as above
@@ -180,15 +177,15 @@ def _follow(
     connection: Connection,
     stream: str,
     files: list[Path],
-    layout: Layout,
+    layout: FileLayout,
     progress: SendProgress | None,
     *,
     again: bool,
 ) -> SendReply:
     """Send the content of a file and what is appended to it, until the command is interrupted or terminated."""
     # They load Arrow: not for --help.
-    from headrace.ingest.files import STANDARD_INPUT, SourceFile
-    from headrace.ingest.follow import follow
+    from headrace.ingest.growing_file import follow
+    from headrace.ingest.input_files import STANDARD_INPUT, SourceFile
 
     if len(files) != 1 or files[0] == STANDARD_INPUT:
         raise UsageError("--follow takes one file", found=f"{len(files)} files" if len(files) > 1 else "-")
@@ -222,7 +219,6 @@ def _wait(connection: Connection, token: str, timeout_s: float, *, quiet: bool) 
             state = connection.wait(token, max(0.0, min(WAIT_SLICE_S, remaining_s)))
             if state.complete or state.stalled or remaining_s <= WAIT_SLICE_S:
                 return state
-
 
 
 def generate(

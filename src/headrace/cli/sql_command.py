@@ -12,8 +12,8 @@ from rich.console import Group
 from rich.text import Text
 
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, plain_cell, plural, print_json, span, view_state
 from headrace.cli.fitted_table import FittedTable
+from headrace.cli.output import console, plain_cell, plural, print_json, span, view_state
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
 from headrace.format import commits_of

@@ -11,12 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, plural, print_json, record_table, size, span
-from headrace.cli.list_commands import sinks_table
-from headrace.cli.list_commands import subscriptions_table
 from headrace.cli.fitted_table import FittedTable
-from headrace.language.durations import format_duration
+from headrace.cli.list_commands import sinks_table, subscriptions_table
+from headrace.cli.output import console, count, plural, print_json, record_table, size, span
 from headrace.format import freshness, waiting
+from headrace.language.durations import format_duration
 from headrace.names import shell
 from headrace.server.layer_text import alarm, building, checked, shares
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from headrace.cli.common_options import WorkspaceOption, complete_stream, open_connection
-from headrace.cli.output import key_cell, printable
 from headrace.api.connect import Connection
 from headrace.api.consumer import tail_pages
-from headrace.errors import UsageError
-from headrace.deliver.event_page import EventQuestion
+from headrace.cli.common_options import WorkspaceOption, complete_stream, open_connection
+from headrace.cli.output import key_cell, printable
 from headrace.deliver.delivery_status import DEFAULT_BATCH
+from headrace.deliver.event_page import EventQuestion
+from headrace.errors import UsageError
 
 DEFAULT_LAST = 10
 

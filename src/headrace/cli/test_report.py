@@ -23,9 +23,9 @@ from headrace.format import iso
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from headrace.testing.compare import RowDifference, RowsDifference
-    from headrace.testing.model import DefinitionTest
-    from headrace.testing.run import Result
+    from headrace.tools.testing.comparison import RowDifference, RowsDifference
+    from headrace.tools.testing.run_tests import RunResult
+    from headrace.tools.testing.written_tests import DefinitionTest
 
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("-", "yellow"), "bad": ("!", "red")}
 MOST_SAME = 5  # rows that agree are shown beside those that differ
@@ -38,7 +38,7 @@ class TestReport:
     def __init__(self, *, as_json: bool, total: int) -> None:
         self._as_json = as_json
         self._total = total
-        self._results: list[Result] = []
+        self._results: list[RunResult] = []
         self._out = console()
         self._status: Status | None = None
         if not as_json and self._out.is_terminal and total:
@@ -58,7 +58,7 @@ class TestReport:
         if self._status:
             self._status.update(Text(f"{len(self._results) + 1} of {self._total}: {printable(test.name)}"))
 
-    def show(self, result: Result) -> None:
+    def show(self, result: RunResult) -> None:
         """A test has ended."""
         self._results.append(result)
         if self._as_json:
@@ -102,11 +102,11 @@ class TestReport:
 _COUNTED = {"passed": "passed", "failed": "failed", "bad": "with a mistake", "skipped": "skipped (need --spark)"}
 
 
-def _counts(results: Sequence[Result]) -> Counter[str]:
+def _counts(results: Sequence[RunResult]) -> Counter[str]:
     return Counter(str(result.state) for result in results)
 
 
-def _span(result: Result) -> str:
+def _span(result: RunResult) -> str:
     return f"{result.seconds * 1000:.0f} ms" if result.seconds < 1 else f"{result.seconds:.1f} s"
 
 
@@ -157,7 +157,7 @@ def _cells(values: Any, rows: RowsDifference, wrong: Sequence[str], style: str) 
 
 
 def as_dict(
-    results: Sequence[Result], errors: Sequence[BadTestError], seconds: float, problem: str | None = None
+    results: Sequence[RunResult], errors: Sequence[BadTestError], seconds: float, problem: str | None = None
 ) -> dict[str, Any]:
     """The results as JSON values."""
     counts = _counts(results)
@@ -170,7 +170,7 @@ def as_dict(
     }
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: RunResult) -> dict[str, Any]:
     return {
         "name": result.test.name,
         "file": result.test.where.file,
@@ -212,7 +212,7 @@ def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def write_junit(path: Path, results: Sequence[Result], errors: Sequence[BadTestError], seconds: float) -> None:
+def write_junit(path: Path, results: Sequence[RunResult], errors: Sequence[BadTestError], seconds: float) -> None:
     """The results as a JUnit file, as CI servers read it."""
     counts = _counts(results)
     attributes = {
@@ -249,7 +249,7 @@ def write_junit(path: Path, results: Sequence[Result], errors: Sequence[BadTestE
         raise WorkspaceError(f"cannot write '{path}': {error.strerror}") from error
 
 
-def _add_outcome(case: ElementTree.Element, result: Result) -> None:
+def _add_outcome(case: ElementTree.Element, result: RunResult) -> None:
     if result.state == "skipped":
         _add(case, "skipped", str(result.error))
     elif result.state == "bad":

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
+
 import typer
 from rich.text import Text
-from headrace.cli.common_options import JsonOption, NoWaitOption, WideOption, WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import console, count, print_json, record_table, say
-from headrace.cli.status_commands import print_lanes
-from headrace.names import shell
-from collections.abc import Sequence
-from headrace.cli.common_options import JsonOption, NoWaitOption, WideOption, WorkspaceOption, open_connection
-from headrace.cli.output import console, count, print_json, say, span
+
+from headrace.cli.common_options import (
+    JsonOption,
+    NoWaitOption,
+    WideOption,
+    WorkspaceOption,
+    complete_view,
+    open_connection,
+)
 from headrace.cli.fitted_table import FittedTable
+from headrace.cli.output import console, count, print_json, record_table, say, span
+from headrace.cli.status_commands import print_lanes
 from headrace.cli.waiting import wait_until_refreshed, wait_until_serving
+from headrace.names import shell
 
 if TYPE_CHECKING:
-    from headrace.plan.change import RollbackStep
-    from headrace.server.status import VersionStatus
+    from headrace.plan.planned_change import RollbackStep
     from headrace.server.status import AuditStatus, RefreshStatus, VersionStatus
-
 
 
 CHANGES = "changes to it"
@@ -111,7 +116,6 @@ def _print_rollback(step: RollbackStep) -> None:
     out.print(Text.assemble((head, "yellow"), f"  {step.change.reason}"))
     for detail in step.change.details:
         out.print(Text(f"    {detail}", style="dim"))
-
 
 
 DRIFT_EXIT_CODE = 1

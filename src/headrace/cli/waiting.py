@@ -1,32 +1,29 @@
-"""Output while a command waits, on standard error: lines on a pipe, bars on a terminal; Ctrl-C ends the waiting, not the work."""
+"""Output while a command waits, on standard error: lines on a pipe, bars on a terminal; Ctrl-C ends the waiting, not
+the work.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-import typer
-from headrace.cli.output import console
-from headrace.errors import HeadraceError
-from headrace.spark import jobs
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-from headrace.cli.output import console, count
-from headrace.errors import ConflictError, NotReadyError
-from headrace.names import shell
-from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headrace.cli.output import console, count
+from headrace.errors import ConflictError, HeadraceError, NotReadyError
 from headrace.format import plural
+from headrace.names import shell
+from headrace.spark import jobs
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection
-    from headrace.server.status import AuditStatus, BuildStatus, RefreshStatus, VersionStatus, ViewStatus
     from headrace.ingest.sending import SendProgress
-
+    from headrace.server.status import AuditStatus, BuildStatus, RefreshStatus, VersionStatus, ViewStatus
 
 
 MOMENT_S = 1.0
@@ -81,7 +78,6 @@ def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
     finally:
         ended.set()
         follower.join()
-
 
 
 POLL_S = 0.2
@@ -180,7 +176,6 @@ def _progress() -> Iterator[Show]:
             progress.update(tasks[view], completed=completed, total=total, description=description, of=events)
 
         yield show
-
 
 
 LINE_EVERY_S = 10.0

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from headrace.cli.ask_command import OPTIONAL, read_key_option
 from headrace.cli.common_options import WorkspaceOption, complete_view, open_connection
-from headrace.cli.output import cell, console, key_cell, plain_cell, plural, printable
 from headrace.cli.fitted_table import FittedTable
 from headrace.cli.live_status import until_quit
+from headrace.cli.output import cell, console, key_cell, plain_cell, plural, printable
 from headrace.deliver.change_question import ChangeQuestion
 from headrace.serve.change_batch import ViewChange
 

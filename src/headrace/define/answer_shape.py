@@ -10,20 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headrace.aggregate import Aggregate
-from headrace.define.view_columns import contains_aggregate, is_aggregate, read_aggregate
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
 from headrace.define.expression.parser import ExpressionParser
-from headrace.engine.python_evaluation import refuse_python
-from headrace.language.syntax import Call, Interval, Literal, Name, Node, Part, Star
-from headrace.language.terms import Term, render
 from headrace.define.fingerprint import aggregate_id
-from headrace.language.source_text import FollowUpError, each
 from headrace.define.model import Column, Key, Order, Output, Shape, Window
 from headrace.define.outputs import with_calls
 from headrace.define.own import plain
 from headrace.define.sql.windows import window_bound
-from headrace.language.source_text import END, NUMBER, SourceText
+from headrace.define.view_columns import contains_aggregate, is_aggregate, read_aggregate
+from headrace.engine.python_evaluation import refuse_python
 from headrace.errors import DefinitionError
+from headrace.language.source_text import END, NUMBER, FollowUpError, SourceText, each
+from headrace.language.syntax import Call, Interval, Literal, Name, Node, Part, Star
+from headrace.language.terms import Term, render
 from headrace.types import INT, TIMESTAMP, Expression, Type
 
 MOST_ROWS = 10_000  # of one answer

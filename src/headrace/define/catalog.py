@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from headrace.define.sql.derived import DerivedStatement
-from headrace.errors import DefinitionError, Location
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+
 from headrace.define.definitions import Catalog as Catalog
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import build_logical_views
-from headrace.language.source_text import each, join, placed, quote_lines
 from headrace.define.model import Alert, Sink, Stream, Table, View
 from headrace.define.own import fresh_names
 from headrace.define.proposals import complete
@@ -26,7 +23,6 @@ from headrace.define.sql.statements import read_statements
 from headrace.define.sql.tables import DerivedTable, build_table
 from headrace.define.sql.view_rows import build_view
 from headrace.define.table_parts import over_table, with_parts
-from headrace.language.source_text import SourceText
 from headrace.define.unresolved import (
     PlacedDefinition,
     declared_twice,
@@ -36,8 +32,8 @@ from headrace.define.unresolved import (
     unknown_source,
     unknown_stream,
 )
-
-
+from headrace.errors import DefinitionError, Location
+from headrace.language.source_text import SourceText, each, join, placed, quote_lines
 
 Declared = tuple[DerivedStatement, Location]
 
@@ -72,7 +68,6 @@ def _cycle(waiting: Mapping[str, Declared], reads: Mapping[str, list[str]]) -> D
         message = "streams are made from one another: " + ", ".join(f"'{a}' reads '{b}'" for a, b in pairwise(names))
         who = "one of them"
     return DefinitionError(message, fix=f"let {who} read another stream", where=waiting[circle[0]][1])
-
 
 
 def load(folder: Path | str) -> Catalog:
@@ -334,7 +329,10 @@ def _assemble_quoting(
 
 
 def _mistakes_of(
-    statement: SourceText, definitions: Iterable[PlacedDefinition], unread: Iterable[DefinitionError], known: Catalog | None
+    statement: SourceText,
+    definitions: Iterable[PlacedDefinition],
+    unread: Iterable[DefinitionError],
+    known: Catalog | None,
 ) -> list[DefinitionError]:
     """The mistakes of a statement that takes the place of the definitions of its names, beside those not read."""
     declared, errors = read_statements(statement)

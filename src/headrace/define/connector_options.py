@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from headrace.language.durations import parse_duration
+
 from headrace.errors import DefinitionError, nearest
-from headrace.errors import nearest
-
-
+from headrace.language.durations import parse_duration
 
 _BOOLEANS = {"true": True, "false": False}
 
@@ -85,7 +83,6 @@ def read_milliseconds(options: Mapping[str, str], name: str, default_ms: int, *,
             name, f"the option '{name}' is too short", found=f"'{value}'", expected=f"at least {least_ms} ms"
         )
     return duration_ms
-
 
 
 PREFIX = "properties."

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headrace.language.durations import parse_duration
-from headrace.define.model import Mode, Options, Sink
 from headrace.define.connector_options import OptionError
+from headrace.define.model import Mode, Options, Sink
 from headrace.errors import DefinitionError, nearest
+from headrace.language.durations import parse_duration
 from headrace.secrets import is_secret, shown
 
 BOOLEANS = ("true", "false")

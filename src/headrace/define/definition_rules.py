@@ -8,15 +8,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
+from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, UniqueEvents, Window
+from headrace.errors import DefinitionError, nearest
 from headrace.language import source_text
 from headrace.language.calendar import Calendar
-from headrace.language.durations import SECOND_MS, format_duration
-from headrace.language.terms import quote
 from headrace.language.datetime_patterns import has_year, refuse_time_pattern
-from headrace.language.source_text import FollowUpError, placed
-from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, UniqueEvents, Window
-from headrace.language.source_text import escape
-from headrace.errors import DefinitionError, nearest
+from headrace.language.durations import SECOND_MS, format_duration
+from headrace.language.source_text import FollowUpError, escape, placed
+from headrace.language.terms import quote
 from headrace.names import encode_name
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 

@@ -1,18 +1,18 @@
-"""The definitions of a workspace by name, and what each reads. `catalog.py` reads them from files; the applied ones need no SQL."""
+"""The definitions of a workspace by name, and what each reads. `catalog.py` reads them from files; the applied ones
+need no SQL.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
 from headrace.define import model
 from headrace.define.model import Alert, LogicalView, Sink, Stream, Table, View
+from headrace.define.relation import Relation
 from headrace.define.table_parts import with_parts
 from headrace.errors import Location
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
-from headrace.define.relation import Relation
-
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ class Catalog:
 
     def __len__(self) -> int:
         return len(self.definitions)
-
 
 
 NodeKind = Literal["stream", "derived stream", "table", "view", "logical view", "sink", "alert"]

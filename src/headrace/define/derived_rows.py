@@ -1,24 +1,16 @@
-"""Builds derived rows step by step, for SQL and Python alike: a relation in the making, and the names that its expressions may use."""
+"""Builds derived rows step by step, for SQL and Python alike: a relation in the making, and the names that its
+expressions may use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from headrace.define.expression import hints
-from headrace.define.expression.check import Scope
-from headrace.language.syntax import Name, Node
-from headrace.language.terms import Term, quote
-from headrace.define.model import ARRIVED
-from headrace.language.source_text import SourceText
-from headrace.errors import DefinitionError
-from headrace.types import TIMESTAMP, Expression, Type
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from headrace.language.coercion import VOID, common_type
-from headrace.language.terms import quote
-from headrace.define.relation_rewrites import number_of_calls, with_calls
+
+from headrace.define.definition_rules import check_distinct, check_name
+from headrace.define.expression import hints
+from headrace.define.expression.check import Scope
 from headrace.define.model import ARRIVED, Field, Stream
-from headrace.define.relation_rewrites import prune
 from headrace.define.relation import (
     Branch,
     Explode,
@@ -27,11 +19,15 @@ from headrace.define.relation import (
     Relation,
     RowStep,
 )
-from headrace.define.definition_rules import check_distinct, check_name
+from headrace.define.relation_rewrites import number_of_calls, prune, with_calls
 from headrace.define.sampling import make_sample
+from headrace.errors import DefinitionError
 from headrace.format import plural
-from headrace.types import BOOLEAN, INT, TIMESTAMP, Expression
-
+from headrace.language.coercion import VOID, common_type
+from headrace.language.source_text import SourceText
+from headrace.language.syntax import Name, Node
+from headrace.language.terms import Term, quote
+from headrace.types import BOOLEAN, INT, TIMESTAMP, Expression, Type
 
 
 @dataclass(frozen=True)
@@ -119,7 +115,6 @@ def _unknown_column(source: SourceText, node: Name, known: dict[str, Type]) -> D
     spellings = {name.lower(): name for name in known}
     fix = hints.similar_name(node.name.lower(), spellings) if spellings else None
     return source.error(node.at, f"'{node.of}' has no field '{node.name}'", fix=fix, span=node.span)
-
 
 
 EVENT_TIME = "_event_time"  # where the event time is carried when another column has its name

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.define.derived_rows import DerivedRows
-from headrace.language.coercion import as_decimal, common_type
+from headrace.define.derived_rows import DerivedRows, RowColumn
 from headrace.define.model import Table
 from headrace.define.relation import Join, JoinKind, TableLog
-from headrace.define.derived_rows import RowColumn
 from headrace.errors import DefinitionError
+from headrace.language.coercion import as_decimal, common_type
 from headrace.types import Expression, Type
 
 
@@ -28,7 +27,9 @@ def joined_entries(rows: DerivedRows, table: Table, alias: str | None = None) ->
     """The columns of a table beside those of rows: they may be qualified by its name and by the alias."""
     of = tuple(dict.fromkeys(name.lower() for name in (table.name, alias) if name))
     columns = rows.columns_for(field.name for field in table.fields)
-    return tuple(RowColumn(field.name, column, field.type, of) for field, column in zip(table.fields, columns, strict=True))
+    return tuple(
+        RowColumn(field.name, column, field.type, of) for field, column in zip(table.fields, columns, strict=True)
+    )
 
 
 def key_expression(table: Table, key: str, value: Expression) -> Expression:

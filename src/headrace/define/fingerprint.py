@@ -10,10 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.aggregate import INTERNAL, Aggregate
-from headrace.aggregate.udaf import UserAggregate, UdafDefinition
+from headrace.aggregate.udaf import UdafDefinition, UserAggregate
 from headrace.define import own
-from headrace.language.calendar import Calendar
-from headrace.define.relation_json import expression_from_json, optional_from_json, optional_to_json
 from headrace.define.model import (
     JSON,
     Alert,
@@ -35,9 +33,16 @@ from headrace.define.model import (
     View,
     Window,
 )
-from headrace.language.token_cursor import parse_type
 from headrace.define.relation import Relation
-from headrace.define.relation_json import relation_from_json, relation_to_json
+from headrace.define.relation_json import (
+    expression_from_json,
+    optional_from_json,
+    optional_to_json,
+    relation_from_json,
+    relation_to_json,
+)
+from headrace.language.calendar import Calendar
+from headrace.language.token_cursor import parse_type
 
 FINGERPRINT_DIGITS = 16
 OWN = "own"  # functions and aggregates of the workspace

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.language.terms import quote
 from headrace.define.model import Field, Source
-from headrace.language.source_text import escape
 from headrace.errors import DefinitionError
+from headrace.language.source_text import escape
+from headrace.language.terms import quote
 from headrace.types import BIGINT, INT, STRING, TIMESTAMP, Type, map_of
 
 KEY, HEADERS, TIME, PARTITION, OFFSET, TOPIC = "key", "headers", "timestamp", "partition", "offset", "topic"

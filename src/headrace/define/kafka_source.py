@@ -9,9 +9,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from headrace.define.connector_options import LIBRDKAFKA, PREFIX, SERVERS, check_property
+from headrace.define.connector_options import (
+    LIBRDKAFKA,
+    PREFIX,
+    SERVERS,
+    OptionError,
+    check_property,
+    read_boolean,
+    read_integer,
+    read_milliseconds,
+    unknown_option,
+)
 from headrace.define.model import KAFKA, Options, Source
-from headrace.define.connector_options import OptionError, read_boolean, read_integer, read_milliseconds, unknown_option
 from headrace.errors import UsageError, nearest
 
 Mode = Literal["earliest", "latest", "timestamp", "offsets"]

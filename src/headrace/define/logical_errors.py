@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 
 from headrace.aggregate import REGISTRY
-from headrace.language.terms import quote
 from headrace.define.model import Stream
 from headrace.define.sql.from_clause import WINDOW_TABLES
 from headrace.define.sql.later import statement_at
 from headrace.define.sql.logical import LogicalStatement
-from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
 from headrace.errors import DefinitionError, did_you_mean, nearest
+from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
+from headrace.language.terms import quote
 
 LONGEST = 300  # characters of a sentence of DuckDB
 _NO_COLUMN = re.compile(

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
-from headrace.define.logical_errors import as_definition_error, reads_stream
-from headrace.language.source_text import FollowUpError, each, join
-from headrace.define.model import LogicalView, Stream, View
-from headrace.define.query_rules import QueryError, check, read_tree, references, select_columns
 from headrace.define.definition_rules import check_distinct, located
+from headrace.define.logical_errors import as_definition_error, reads_stream
+from headrace.define.model import LogicalView, Stream, View
 from headrace.define.outgoing_rules import row_types
-from headrace.define.query_rules import SKETCH, rewrite, sketch_columns
+from headrace.define.query_rules import (
+    SKETCH,
+    QueryError,
+    check,
+    read_tree,
+    references,
+    rewrite,
+    select_columns,
+    sketch_columns,
+)
 from headrace.define.sql.logical import LogicalStatement
-from headrace.language.source_text import SourceText
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.errors import DefinitionError, nearest
+from headrace.language.source_text import FollowUpError, SourceText, each, join
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal, map_of, struct
 
 if TYPE_CHECKING:

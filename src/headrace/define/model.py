@@ -9,13 +9,13 @@ from typing import Literal
 
 from headrace.aggregate import Aggregate
 from headrace.aggregate.sampled import scale
-from headrace.language.calendar import UTC_NAME, Calendar
-from headrace.language.durations import format_duration
-from headrace.language.terms import quote
-from headrace.language.paths import Steps, parse_path
 from headrace.define.python.query_builder import Queryable
 from headrace.define.relation import Reads, Relation
 from headrace.define.sampling import scaling_of
+from headrace.language.calendar import UTC_NAME, Calendar
+from headrace.language.durations import format_duration
+from headrace.language.paths import Steps, parse_path
+from headrace.language.terms import quote
 from headrace.types import TIMESTAMP, Expression, Type
 
 ARRIVED = "_arrived"  # when an event came: the event time of a stream that declares none

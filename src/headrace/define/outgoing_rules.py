@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from headrace.define.connectors import Option, check_options, check_value, find_connector
-from headrace.language.durations import SECOND_MS, format_duration
-from headrace.define.model import Alert, Options, Output, Stream, View
-from headrace.errors import DefinitionError, nearest
-from headrace.types import Expression
 from collections.abc import Sequence
 from dataclasses import dataclass
-from headrace.define.connectors import BOOLEANS, FILES, Connector, check_options, find_connector
-from headrace.define.expression.check import Scope
-from headrace.define.model import Mode, Sink, Stream, View
-from headrace.define.outputs import outputs_of
+
 from headrace.define.answer_shape import BOUNDS
-from headrace.errors import DefinitionError
+from headrace.define.connectors import BOOLEANS, FILES, Connector, Option, check_options, check_value, find_connector
+from headrace.define.expression.check import Scope
+from headrace.define.model import Alert, Mode, Options, Output, Sink, Stream, View
+from headrace.define.outputs import outputs_of
+from headrace.errors import DefinitionError, nearest
+from headrace.language.durations import SECOND_MS, format_duration
 from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
-
-
 
 CONNECTORS = ("http", "kafka")  # that notices go to
 OPTIONS = (
@@ -112,7 +107,6 @@ def _unknown(owner: str, name: str) -> DefinitionError:
         expected=f"{', '.join(names)}, or options of its connector",
         fix=f"did you mean '{near}'?" if near else "remove it, or add connector = 'http' or 'kafka'",
     )
-
 
 
 SETTLED = "settled"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
-from headrace.aggregate.udaf import UserCode, UdafDefinition, declare_aggregate, own_class
+from headrace.aggregate.udaf import UdafDefinition, UserCode, declare_aggregate, own_class
 from headrace.language.token_cursor import parse_type
 
 DIGITS = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText
 
 MOST_STEPS = 5  # corrections of one statement
 _FILE = "<proposal>"

@@ -1,22 +1,24 @@
-"""Checks SQL: one SELECT over tables by name, without functions that access anything else; and the functions that merge sketches."""
+"""Checks SQL: one SELECT over tables by name, without functions that access anything else; and the functions that
+merge sketches.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
 import orjson
-from headrace.engine.duckdb_terms import duckdb_name
-from collections.abc import Iterator
+
 from headrace.aggregate import REGISTRY
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.types import STRING, Expression
 
 if TYPE_CHECKING:
     import duckdb
-
 
 
 LONGEST_BYTES = 100_000
@@ -164,7 +166,6 @@ def _table(node: dict[str, Any]) -> str:
             fix="`headrace views` lists them; a name with a dot in it needs double quotes",
         )
     return str(path[0])
-
 
 
 SUFFIX = "_merge"

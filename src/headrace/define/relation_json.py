@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from headrace.language.token_cursor import parse_type
-from headrace.types import Expression
 from collections.abc import Iterable
 from typing import Any
-from headrace.define.relation import Branch, Explode, Filter, Join, TableLog, Map, Project, Reads, Relation, RowStep, SampleRows
 
+from headrace.define.relation import (
+    Branch,
+    Explode,
+    Filter,
+    Join,
+    Map,
+    Project,
+    Reads,
+    Relation,
+    RowStep,
+    SampleRows,
+    TableLog,
+)
+from headrace.language.token_cursor import parse_type
+from headrace.types import Expression
 
 
 def expression_to_json(expression: Expression) -> dict[str, str]:
@@ -28,7 +40,6 @@ def optional_to_json(expression: Expression | None) -> dict[str, str] | None:
 def optional_from_json(value: dict[str, str] | None) -> Expression | None:
     """The expression that `optional_to_json` wrote."""
     return expression_from_json(value) if value else None
-
 
 
 def relation_to_json(relation: Relation) -> dict[str, Any]:

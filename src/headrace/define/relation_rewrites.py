@@ -1,33 +1,23 @@
-"""Rewrites relations: calls of functions become steps, chains of steps become shorter, and what nobody reads is left out."""
+"""Rewrites relations: calls of functions become steps, chains of steps become shorter, and what nobody reads is left
+out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.language.terms import Term, render
-from headrace.define.own import find_function, functions_in
-from headrace.define.relation import Explode, Filter, Map, Project, RowStep, SampleRows
-from headrace.language.source_text import SourceText
-from headrace.types import Expression, Type
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from headrace.language.terms import COMPARISON, LEVELS, Term, render
-from headrace.define.model import ARRIVED
-from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, RowStep
-from headrace.errors import DefinitionError
-from headrace.types import BOOLEAN, DOUBLE, INT, TIMESTAMP, Expression, Type
-from collections.abc import Iterable, Sequence
-from headrace.define.expression.check import parse_tree
-from headrace.language.syntax import Logic
-from headrace.language.terms import quote
+
+from headrace.define.expression.check import Checker, Scope, parse_tree
 from headrace.define.loosening import expressions_of, names_in
-from headrace.define.model import Stream, View
+from headrace.define.model import ARRIVED, Stream, View
+from headrace.define.own import find_function, functions_in
 from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Reads, Relation, RowStep, SampleRows
-from headrace.types import BOOLEAN, Expression
-
-
+from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText
+from headrace.language.syntax import Logic
+from headrace.language.terms import COMPARISON, LEVELS, Term, quote, render
+from headrace.types import BOOLEAN, DOUBLE, INT, TIMESTAMP, Expression, Type
 
 PREFIX = "_map_"  # of columns that hold results: no column of a query begins with _
 
@@ -82,7 +72,6 @@ def number_of_calls(branches: Sequence[Sequence[RowStep]]) -> int:
         for column, _ in step.columns
     ]
     return max(numbers, default=0)
-
 
 
 LONGEST = 300  # characters of an expression that is written in place of the name of its column
@@ -228,7 +217,6 @@ def _types_after(types: Mapping[str, Type], step: RowStep) -> dict[str, Type]:
         case Join() if step.kind in ("inner", "left"):
             return {**types, **{name: of for name, _, of in step.columns}}
     return dict(types)
-
 
 
 def prune(relation: Relation, names: Iterable[str]) -> Relation:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from headrace.language.terms import quote
-from headrace.define.relation_rewrites import PREFIX
 from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
+from headrace.define.relation_rewrites import PREFIX
+from headrace.language.terms import quote
 from headrace.types import Expression
 
 _RESULT = re.compile(rf"\b{PREFIX}\d+\b")  # a column that holds the result of a call

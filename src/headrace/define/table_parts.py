@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from headrace.aggregate.ordered import LatestRow
 from headrace.aggregate.signature import KEPT
-from headrace.engine.duckdb_views import duckdb_view
-from headrace.language.terms import quote
+from headrace.define.definition_rules import check_distinct, check_key
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import expressions_of, names_in
 from headrace.define.model import ARRIVED, JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
 from headrace.define.own import functions_in
-from headrace.define.relation_rewrites import view_over
 from headrace.define.relation import Relation
-from headrace.define.definition_rules import check_distinct, check_key
+from headrace.define.relation_rewrites import view_over
+from headrace.engine.duckdb_views import duckdb_view
 from headrace.errors import DefinitionError, nearest
+from headrace.language.terms import quote
 from headrace.types import BOOLEAN, TIMESTAMP, Expression
 
 DELETED = "_deleted"  # of a change: whether it deletes the row of its key

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.define import model
-from headrace.define.view_columns import contains_aggregate
-from headrace.language.terms import quote
 from headrace.define.model import Sink, Stream, Table, View
 from headrace.define.sql.alerts import AlertStatement
 from headrace.define.sql.derived import DerivedStatement
@@ -18,7 +16,9 @@ from headrace.define.sql.select import ViewStatement
 from headrace.define.sql.sinks import SinkStatement
 from headrace.define.sql.statements import Statement
 from headrace.define.sql.tables import DerivedTable
+from headrace.define.view_columns import contains_aggregate
 from headrace.errors import DefinitionError, Location, nearest
+from headrace.language.terms import quote
 
 _MATERIALIZED = re.compile(
     r"\s*CREATE\s+(?:OR\s+\w+\s+)?(?:\w+\s+)*?VIEW\s+(?:IF\s+NOT\s+EXISTS\s+)?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
+from headrace.define.definition_rules import check_name, located, part_hint
 from headrace.define.expression.check import Scope, check, check_condition
 from headrace.define.expression.peers import (
     ORDER_STATISTICS,
@@ -14,6 +15,10 @@ from headrace.define.expression.peers import (
     instead_of_order,
     is_aggregate_elsewhere,
 )
+from headrace.define.model import Column
+from headrace.define.own import find_aggregate, plain
+from headrace.errors import DefinitionError
+from headrace.language.source_text import Mistakes, SourceText
 from headrace.language.syntax import (
     Call,
     Case,
@@ -28,12 +33,6 @@ from headrace.language.syntax import (
     Star,
     Test,
 )
-from headrace.language.source_text import Mistakes
-from headrace.define.model import Column
-from headrace.define.own import find_aggregate, plain
-from headrace.define.definition_rules import check_name, located, part_hint
-from headrace.language.source_text import SourceText
-from headrace.errors import DefinitionError
 from headrace.types import Expression
 
 _NOT_YET = "is not available yet"
@@ -113,7 +112,9 @@ def make_aggregate(
     return cls(arguments, where, parameters)
 
 
-def read_arguments(cls: type[Aggregate], nodes: Sequence[tuple[SourceText, Node]], scope: Scope) -> tuple[Expression, ...]:
+def read_arguments(
+    cls: type[Aggregate], nodes: Sequence[tuple[SourceText, Node]], scope: Scope
+) -> tuple[Expression, ...]:
     """The arguments of an aggregate, each with its source; none where `*` or a constant means all events."""
     if cls.is_of_all_events() and nodes and _means_all_events(nodes[0][1]):
         nodes = nodes[1:]

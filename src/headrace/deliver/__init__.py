@@ -1,1 +1,1 @@
-"""The events of a stream as they come, and named subscriptions that share them. No Spark."""
+"""Everything that reads after a cursor: tails, subscriptions, live feeds, sinks and alerts. No Spark."""

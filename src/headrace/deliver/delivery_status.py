@@ -1,17 +1,17 @@
-"""Subscriptions and alerts as clients read them: what one is created with, and its status. Needs neither Arrow nor DuckDB."""
+"""Subscriptions and alerts as clients read them: what one is created with, and its status. Needs neither Arrow nor
+DuckDB.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
 from headrace.errors import QuestionError
 from headrace.format import Shown
 from headrace.serve.question_times import parse_span
-from typing import Any, ClassVar
-
-
 
 AT_MOST_ONCE, AT_LEAST_ONCE = "at-most-once", "at-least-once"
 GUARANTEES = (AT_LEAST_ONCE, AT_MOST_ONCE)
@@ -81,7 +81,6 @@ def check_timeout(timeout: Any) -> int:
     if not LEAST_TIMEOUT_MS <= timeout_ms <= MOST_TIMEOUT_MS:
         raise QuestionError("timeout is out of range", found=f"{timeout_ms:,} ms", expected="1 second to 12 hours")
     return timeout_ms
-
 
 
 @dataclass(frozen=True)

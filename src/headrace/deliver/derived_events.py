@@ -13,22 +13,21 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.engine.duckdb_terms import duckdb_name
-from headrace.engine.python_evaluation import compile_expression
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import functions_in
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep
-from headrace.engine.duckdb_relations import refuse_join, rows_sql, types_after
-from headrace.errors import DefinitionError, HeadraceError, QuestionError
 from headrace.deliver.event_chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
-from headrace.lake.schema import COMMIT, POSITION, TABLES
-from headrace.lake.table import LakeTable
-from headrace.engine.udf_calls import give_outcomes
-from headrace.engine.udf_calls import give_function
-from headrace.parse.schema import utc_us
+from headrace.engine.duckdb_relations import refuse_join, rows_sql, types_after
+from headrace.engine.duckdb_terms import duckdb_name
+from headrace.engine.python_evaluation import compile_expression
 from headrace.engine.time_functions import register
+from headrace.engine.udf_calls import give_function, give_outcomes
+from headrace.errors import DefinitionError, HeadraceError, QuestionError
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_schema import COMMIT, POSITION, TABLES
+from headrace.parse.record_columns import utc_us
 from headrace.types import TIMESTAMP, Type, arrow_type
 
 OURS = (COMMIT, POSITION, ARRIVED)

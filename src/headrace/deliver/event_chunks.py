@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.define.model import Stream
-from headrace.errors import CorruptionError
 from headrace.deliver.event_page import EventCursor
-from headrace.lake.fill import read_filled, shape_of
-from headrace.lake.schema import ARRIVED, COMMIT, POSITION, TABLES, table_schema
-from headrace.lake.table import LakeTable
+from headrace.errors import CorruptionError
+from headrace.lake.added_fields import read_filled, shape_of
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION, TABLES, table_schema
 
 ROW = "_row"  # of a derived stream: the number of an event among those that were made of one
 CHUNK_ROWS = 20_000  # about: a row group is read as a whole

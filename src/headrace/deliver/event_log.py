@@ -12,19 +12,19 @@ import orjson
 import pyarrow as pa
 
 from headrace.define.model import Stream
-from headrace.errors import QuestionError
-from headrace.deliver.notifier import Notifier
-from headrace.deliver.event_chunks import ROW, Chunk, Places, count_until, cursor_of_last, read_chunk
 from headrace.deliver.derived_events import DerivedReader
+from headrace.deliver.event_chunks import ROW, Chunk, Places, count_until, cursor_of_last, read_chunk
 from headrace.deliver.event_page import EARLIEST, LATEST, START, Columns, EventCursor, EventPage
 from headrace.deliver.filters import EventFilter, make_filter
+from headrace.deliver.notifier import Notifier
 from headrace.deliver.table_changes import TableChanges
+from headrace.errors import QuestionError
 from headrace.format import iso_us
-from headrace.lake.commits import reading_commits
-from headrace.lake.schema import ARRIVED, COMMIT, POSITION
-from headrace.lake.table import LakeTable
-from headrace.serve.question_times import parse_bound
+from headrace.lake.commit_times import reading_commits
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION
 from headrace.serve.json_values import encoder
+from headrace.serve.question_times import parse_bound
 
 MOST_BYTES = 64 << 20  # of events in memory, for each stream; the chunk that was read last is always kept
 MOST_CHUNKS = 200

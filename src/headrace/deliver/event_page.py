@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import orjson
 
-from headrace.language.token_cursor import parse_type
 from headrace.errors import QuestionError
+from headrace.language.token_cursor import parse_type
 from headrace.names import decode_name, encode_name
 from headrace.serve.json_values import decoder
 from headrace.types import Type

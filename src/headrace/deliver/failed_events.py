@@ -22,19 +22,19 @@ import pyarrow as pa
 
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.own import functions_in
-from headrace.engine.duckdb_relations import KIND, REASON, failures_sql
-from headrace.errors import DefinitionError, NotFoundError, NotReadyError, QuestionError, UsageError
 from headrace.deliver.event_chunks import CHUNK_ROWS, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
-from headrace.lake.batches import rows_at
-from headrace.lake.dead import SHOWN_BYTES, make_letter
-from headrace.lake.letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
-from headrace.lake.schema import COMMIT, POSITION, TABLES, VALUE
-from headrace.lake.table import LakeTable
-from headrace.engine.udf_calls import give_outcomes
-from headrace.names import shell
+from headrace.engine.duckdb_relations import KIND, REASON, failures_sql
 from headrace.engine.time_functions import register
+from headrace.engine.udf_calls import give_outcomes
+from headrace.errors import DefinitionError, NotFoundError, NotReadyError, QuestionError, UsageError
+from headrace.lake.dead_letter_pages import SHOWN_BYTES, make_letter
+from headrace.lake.dead_letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import rows_at
+from headrace.lake.table_schema import COMMIT, POSITION, TABLES, VALUE
+from headrace.names import shell
 from headrace.store.version import NOT_PINNED, Pinned
 
 OURS = (COMMIT, POSITION, ARRIVED)

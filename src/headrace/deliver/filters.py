@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from headrace.define.expression.check import Scope, check_condition, parse_tree
-from headrace.engine.duckdb_views import duckdb_expression
-from headrace.engine.python_evaluation import Evaluate, compile_expression
-from headrace.language.source_text import each
 from headrace.define.model import Stream
 from headrace.define.own import functions_in
-from headrace.language.source_text import SourceText
-from headrace.errors import DefinitionError, QuestionError, did_you_mean
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.engine.time_functions import register
+from headrace.errors import DefinitionError, QuestionError, did_you_mean
+from headrace.language.source_text import SourceText, each
+from headrace.serve.change_batch import ChangeBatch, Columns
 from headrace.serve.json_values import key_value
+from headrace.store.selection import rank
 from headrace.types import Expression
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from headrace.serve.changes import ChangeBatch, Columns
-from headrace.store.few import rank
-
-
 
 LONGEST = 4_000  # characters of a condition
 Keys = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -141,7 +139,6 @@ def _faces(where: Expression, stream: Stream) -> tuple[str | None, Evaluate | No
 
 def _equals(column: pa.ChunkedArray, values: tuple[Any, ...]) -> pa.ChunkedArray:
     return pc.is_in(column, pa.array(values, column.type))  # NULL is in it if it is one of the values
-
 
 
 Row = tuple[Any, ...]

@@ -6,24 +6,22 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import Any
+
 import orjson
 import structlog
-from headrace.errors import HeadraceError, NotFoundError
-from headrace.deliver.notifier import Notifier
-from headrace.serve.changes import ChangeBatch, Columns, ChangeCursor, changes_after, cursor_now, no_changes
-from headrace.serve.json_values import encoder
-from headrace.store.base import Store
-from headrace.store.version import Version
-from collections.abc import Generator, Iterator
+
 from headrace.deliver.change_question import ChangeQuestion
 from headrace.deliver.filters import ChangeFilter
-from headrace.serve.change_batch import ViewChange
-from headrace.serve.changes import row_of
-
-
+from headrace.deliver.notifier import Notifier
+from headrace.errors import HeadraceError, NotFoundError
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Columns, ViewChange, row_of
+from headrace.serve.changes import changes_after, cursor_now, no_changes
+from headrace.serve.json_values import encoder
+from headrace.store.store_contract import Store
+from headrace.store.version import Version
 
 FOLLOWER = "live"  # of all live readers of a view
 LINGER_S = 600.0  # how long a view is followed after its last reader has left: readers come back
@@ -291,7 +289,6 @@ class LiveFeeds:
             return True
 
 
-
 WAIT_S = 1.0  # how long at most before it looks whether it has to stop
 
 
@@ -325,7 +322,9 @@ class ChangeReader:
         return self.cursor != self.feed.head
 
 
-def subscribe(feeds: LiveFeeds, question: ChangeQuestion, stopped: threading.Event) -> Generator[ViewChange, None, None]:
+def subscribe(
+    feeds: LiveFeeds, question: ChangeQuestion, stopped: threading.Event
+) -> Generator[ViewChange, None, None]:
     """The changes of a view as they come, until `stopped`. A change of the op restart voids those before it."""
     feed = feeds.feed(question.view, settled_only=question.settled_only)
     reader = ChangeReader(feed, question)

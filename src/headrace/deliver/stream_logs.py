@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 
 from headrace.define.model import Stream
-from headrace.deliver.notifier import Notifier
 from headrace.deliver.event_log import EventLog
 from headrace.deliver.event_page import LATEST, Columns, EventCursor, EventPage, EventQuestion, UnionCursor
 from headrace.deliver.filters import EventFilter, make_filter
+from headrace.deliver.notifier import Notifier
 from headrace.deliver.table_changes import TableChanges
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 
 ROUNDS = 3  # in which a page is filled: each takes from every log the same number of events at most
 

@@ -10,12 +10,18 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from headrace.errors import ConflictError, HeadraceError, QuestionError
-from headrace.deliver.notifier import Notifier
-from headrace.deliver.subscription_state import MOST_BYTES, MOST_RECORDS, RecordFile
-from headrace.deliver.subscription_source import SubscriptionSource, SourcePage
-from headrace.deliver.subscription_state import SubscriptionBatch, Record, SubscriptionState
 from headrace.deliver.delivery_status import AT_LEAST_ONCE, SubscriptionStatus, Terms
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.subscription_source import SourcePage, SubscriptionSource
+from headrace.deliver.subscription_state import (
+    MOST_BYTES,
+    MOST_RECORDS,
+    Record,
+    RecordFile,
+    SubscriptionBatch,
+    SubscriptionState,
+)
+from headrace.errors import ConflictError, HeadraceError, QuestionError
 
 MEMBER_S = 60.0  # a member that polls is one for this long after its last request
 Clock = Callable[[], int]  # ms
@@ -53,7 +59,12 @@ class SubscriptionQueue:
     """Safe for any thread. Whatever it has delivered or acknowledged is in its file before it returns."""
 
     def __init__(
-        self, terms: Terms, state: SubscriptionState, file: RecordFile, source_of: Callable[[Terms], SubscriptionSource], clock: Clock
+        self,
+        terms: Terms,
+        state: SubscriptionState,
+        file: RecordFile,
+        source_of: Callable[[Terms], SubscriptionSource],
+        clock: Clock,
     ) -> None:
         self.terms = terms
         self._state = state

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+
 import orjson
-from headrace.deliver.notifier import Notifier
-from headrace.deliver.stream_logs import Log
-from headrace.deliver.event_page import LATEST, columns_json
-from headrace.deliver.subscription_state import SubscriptionBatch
-import threading
-from typing import Any
+
 from headrace.deliver.change_question import ChangeQuestion
 from headrace.deliver.event_page import EARLIEST, LATEST, columns_json
 from headrace.deliver.filters import ChangeFilter
-from headrace.serve.change_batch import ChangeCursor
-from headrace.serve.changes import ChangeBatch, Columns, changes_after, cursor_now, no_changes
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.stream_logs import Log
+from headrace.deliver.subscription_state import SubscriptionBatch
 from headrace.deliver.view_reader import ViewFollower
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Columns
+from headrace.serve.changes import changes_after, cursor_now, no_changes
 from headrace.serve.json_values import encoder
-from headrace.store.base import Store
-
+from headrace.store.store_contract import Store
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,6 @@ class StreamSource:
 
     def drop(self) -> None:
         """Nothing to do: the log is there for others."""
-
 
 
 class ViewSource:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
-from headrace.errors import QuestionError
 import os
+import secrets
 import threading
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
 import orjson
+
 from headrace.disk import disk_full, is_disk_full, refuse_newer, sync
-from headrace.errors import CorruptionError, UnavailableError
-
-
+from headrace.errors import CorruptionError, QuestionError, UnavailableError
 
 Record = Mapping[str, Any]
 
@@ -212,7 +210,6 @@ def _read_lease(lease: str) -> tuple[int, int, str]:
             "this is not a lease of a subscription", found=repr(lease)[:80], expected="the lease of a batch"
         )
     return int(parts[0]), int(parts[1]), parts[2]
-
 
 
 FORMAT = 1

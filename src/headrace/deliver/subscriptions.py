@@ -11,12 +11,18 @@ from typing import Any
 
 import structlog
 
-from headrace.errors import ConflictError, CorruptionError, NotFoundError, QuestionError, did_you_mean
+from headrace.deliver.delivery_status import (
+    AT_LEAST_ONCE,
+    SubscriptionStatus,
+    Terms,
+    check_guarantee,
+    check_name,
+    check_timeout,
+)
 from headrace.deliver.subscription_queue import Clock, SubscriptionQueue, header
-from headrace.deliver.subscription_state import RecordFile
 from headrace.deliver.subscription_source import SubscriptionSource
-from headrace.deliver.subscription_state import SubscriptionState
-from headrace.deliver.delivery_status import AT_LEAST_ONCE, SubscriptionStatus, Terms, check_guarantee, check_name, check_timeout
+from headrace.deliver.subscription_state import RecordFile, SubscriptionState
+from headrace.errors import ConflictError, CorruptionError, NotFoundError, QuestionError, did_you_mean
 from headrace.format import iso
 
 SUFFIX = ".log"

@@ -19,20 +19,19 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import functions_in
 from headrace.define.relation import Join, TableLog
-from headrace.engine.duckdb_relations import KIND, REASON, DuckdbRows, changes_sql, finish_join, side_name
 from headrace.define.table_parts import DELETED
-from headrace.errors import NotReadyError, QuestionError, UnavailableError
 from headrace.deliver.event_chunks import read_group
-from headrace.lake.fill import shape_of
-from headrace.lake.schema import COMMIT, POSITION, TABLES, table_schema
-from headrace.lake.table import LakeTable
-from headrace.engine.udf_calls import give_outcomes
-from headrace.engine.udf_calls import give_function
+from headrace.engine.duckdb_relations import KIND, REASON, DuckdbRows, changes_sql, finish_join, side_name
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.time_functions import register
+from headrace.engine.udf_calls import give_function, give_outcomes
+from headrace.errors import NotReadyError, QuestionError, UnavailableError
+from headrace.lake.added_fields import shape_of
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_schema import COMMIT, POSITION, TABLES, table_schema
 from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import STRING
 

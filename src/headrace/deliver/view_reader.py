@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from headrace.serve.change_batch import ChangeCursor
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 
 ADVANCE_EVERY_S = 5.0  # how often the store is told: it may then forget what is before, and each time is a transaction
 

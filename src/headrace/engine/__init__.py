@@ -1,1 +1,1 @@
-"""TODO engine"""
+"""How terms, views, relations and aggregates run: by DuckDB, by Spark, and in Python."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.engine.duckdb_terms import duckdb_name, duckdb_sql
 from headrace.define.model import Field, Stream
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_sql
 from headrace.engine.time_functions import register
 
 

@@ -12,15 +12,15 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import takewhile
 
-from headrace.define.relation_rewrites import composed, is_simple, term_of
-from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
-from headrace.engine.duckdb_views import duckdb_view, duckdb_expression, parts_of
-from headrace.engine.duckdb_values import limits_of
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
+from headrace.define.relation_rewrites import composed, is_simple, term_of
 from headrace.define.sampling import duckdb_condition
 from headrace.define.table_parts import DELETED
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
+from headrace.engine.duckdb_values import limits_of
+from headrace.engine.duckdb_views import duckdb_expression, duckdb_view, parts_of
 from headrace.errors import DefinitionError
 from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
 
@@ -237,7 +237,9 @@ def calls_sql(relation: Relation, stream: Stream, table: str) -> Iterator[tuple[
         yield step, rows.select(columns, {}).sql
 
 
-def _calls(relation: Relation, stream: Stream, reserved: tuple[str, ...], table: str) -> Iterator[tuple[DuckdbRows, Map]]:
+def _calls(
+    relation: Relation, stream: Stream, reserved: tuple[str, ...], table: str
+) -> Iterator[tuple[DuckdbRows, Map]]:
     """Each call of a function, with the rows that it is called for."""
     for number, branch in enumerate(relation.branches_of(stream.name)):
         rows = _first(branch, number, reserved, table)

@@ -10,18 +10,26 @@ import re
 from collections.abc import Mapping
 
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.language.coercion import VOID
-from headrace.engine.duckdb_values import DIVISION, division_sql
-from headrace.engine.duckdb_values import cast_sql, parse_format_sql, time_sql
 from headrace.define.expression.functions import FUNCTIONS, TABLE
-from headrace.engine.duckdb_values import KEPT, WRAP, keep_arithmetic, wrapped_sql
+from headrace.define.own import find_function
+from headrace.engine.duckdb_values import (
+    DIVISION,
+    KEPT,
+    WRAP,
+    cast_sql,
+    division_sql,
+    keep_arithmetic,
+    parse_format_sql,
+    time_sql,
+    wrapped_sql,
+)
+from headrace.engine.value_bounds import BOUNDS, makes_time
+from headrace.errors import DefinitionError
+from headrace.language.coercion import VOID
 from headrace.language.patterns import re2_pattern, re2_replacement
+from headrace.language.source_text import SourceText
 from headrace.language.syntax import Node
 from headrace.language.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
-from headrace.engine.value_bounds import BOUNDS, makes_time
-from headrace.define.own import find_function
-from headrace.language.source_text import SourceText
-from headrace.errors import DefinitionError
 from headrace.types import Expression, Type
 
 PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")

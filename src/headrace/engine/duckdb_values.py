@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.language.coercion import VOID
-from headrace.language.terms import Term, render
-from headrace.errors import DefinitionError
-from headrace.types import TIMESTAMP, Type
-from dataclasses import replace
-from headrace.language.coercion import as_decimal
-from headrace.language.terms import Term
 from collections.abc import Iterator
-from headrace.language.terms import COMPARISON, LEVELS, Term
+from dataclasses import replace
 
-
+from headrace.errors import DefinitionError
+from headrace.language.coercion import VOID, as_decimal
+from headrace.language.terms import COMPARISON, LEVELS, Term, render
+from headrace.types import TIMESTAMP, Type
 
 _BLANKS = "[\\x01-\\x20]*"
 _WHOLE = f"^{_BLANKS}([+-]?\\d+)(?:\\.\\d*)?{_BLANKS}$"
@@ -101,7 +97,6 @@ def _name(type_: Type) -> str:
     return {"INT": "INTEGER", "TIMESTAMP": "TIMESTAMPTZ"}.get(type_.name, str(type_))
 
 
-
 DIVISION = "DECIMAL /"
 MOST_DIGITS = 38  # of a DECIMAL, and of a HUGEINT
 
@@ -150,7 +145,6 @@ def _whole(sql: str, term: Term) -> str:
     if not scale:
         return f"CAST({sql} AS HUGEINT)"
     return f"CAST(CAST({sql} AS DECIMAL({MOST_DIGITS}, {scale})) * {10**scale} AS HUGEINT)"
-
 
 
 LARGEST = {"INT": 2**31 - 1, "BIGINT": 2**63 - 1}

@@ -16,8 +16,8 @@ from typing import Any
 
 from headrace.aggregate.merges import EXACT
 from headrace.engine.python_values import WIDE, arithmetic, conversion, fit, to_whole, wrap
-from headrace.language.terms import Term
 from headrace.format import EPOCH
+from headrace.language.terms import Term
 from headrace.types import BIGINT, DATE, DOUBLE, TIMESTAMP, Type
 
 Evaluate = Callable[[Sequence[Any]], Any]

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.engine.spark_views import TEXT, Computed, PatternColumn
-from headrace.engine.udf_calls import as_spark_function
 from headrace.engine.time_functions import register
+from headrace.engine.udf_calls import as_spark_function
 
 
 def with_computed(events: DataFrame, computed: Sequence[Computed]) -> DataFrame:

@@ -10,18 +10,18 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.define.relation_rewrites import composed
-from headrace.engine.spark_views import for_spark, unsure_times
-from headrace.language.terms import in_backticks
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import find_function
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
-from headrace.engine.duckdb_relations import CALLED, VALUES, types_after
+from headrace.define.relation_rewrites import composed
 from headrace.define.sampling import spark_condition
-from headrace.errors import DefinitionError
-from headrace.engine.udf_calls import outcome_type, run_outcomes
+from headrace.engine.duckdb_relations import CALLED, VALUES, types_after
 from headrace.engine.spark_columns import with_computed
+from headrace.engine.spark_views import for_spark, unsure_times
 from headrace.engine.udf_calls import for_spark as as_spark_function
+from headrace.engine.udf_calls import outcome_type, run_outcomes
+from headrace.errors import DefinitionError
+from headrace.language.terms import in_backticks
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
 

@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.engine.duckdb_values import READ_TIME, TO_LOCAL, TO_UTC
+from headrace.engine.zones import find_zones, times_in_zone, to_utc
 from headrace.language.datetime_patterns import (
     EXCEEDS_PAD,
     NORMAL,
     Element,
     Fraction,
-    PatternText,
-    PatternName,
-    PatternNumber,
     Offset,
     Optional,
+    PatternName,
+    PatternNumber,
+    PatternText,
     Zone,
     read_pattern,
 )
-from headrace.engine.zones import find_zones, times_in_zone, to_utc
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -1,36 +1,33 @@
-"""Calls functions of a workspace over Arrow arrays, in DuckDB and in Spark: values, or the value or error of each row by itself."""
+"""Calls functions of a workspace over Arrow arrays, in DuckDB and in Spark: values, or the value or error of each row
+by itself.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from inspect import Parameter, Signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
 import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
-from headrace.aggregate.udaf import UserAggregate, call_code
+
 from headrace.aggregate.kernels import unchunked
-from headrace.calls import call_limit_s, limit_calls
-from headrace.engine.duckdb_terms import duckdb_type
+from headrace.aggregate.udaf import UserAggregate, call_code
+from headrace.calls import LateCallError, call_limit_s, limit_calls
 from headrace.define.model import View
-from headrace.define.own import OwnFunction
-from headrace.types import Type, arrow_type
-import traceback
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any
-from headrace.calls import LateCallError
 from headrace.define.own import OUTCOME, OwnFunction
+from headrace.engine.duckdb_terms import duckdb_type
 from headrace.errors import HeadraceError
 from headrace.format import cut
 from headrace.types import STRING, Type, arrow_type, struct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 
 def run_function(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
@@ -98,7 +95,6 @@ def code_of(function: OwnFunction) -> Callable[..., Any]:
     """The function itself."""
     code: Callable[..., Any] = pickle.loads(function.code)
     return code
-
 
 
 MOST_CHARACTERS = 80  # of a value in a message

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from headrace.define.expression.functions import FUNCTIONS
 from headrace.language.terms import Term
-from headrace.types import Type
 from headrace.types import STRING, Type
-
-
 
 TIMES = ("DATE", "TIMESTAMP")
 YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)  # since 1970
@@ -32,7 +29,6 @@ def makes_time(term: Term) -> bool:
 def makes_times(term: Term) -> bool:
     """Whether `makes_time` holds for an argument of the term, at any depth."""
     return any(makes_time(arg) or makes_times(arg) for arg in term.args)
-
 
 
 LONGEST_KEY = 64 << 10  # bytes

@@ -13,8 +13,8 @@ from headrace.transport.position import Position
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.ingest.formats.layout import Layout
-    from headrace.transport.sent import FilePiece
+    from headrace.ingest.formats.format_detection import FileLayout
+    from headrace.transport.sent_files import FilePiece
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Receiver(Protocol):
         stream: str,
         body: bytes | memoryview,
         *,
-        layout: Layout,
+        layout: FileLayout,
         key: str | None,
         keep_bad: bool,
         file: FilePiece | None,

@@ -24,13 +24,13 @@ from headrace.errors import (
     UnavailableError,
 )
 from headrace.format import plural
-from headrace.ingest.content import hash_of_event
-from headrace.ingest.counting import count_newlines
-from headrace.ingest.course import Course, plan_course
-from headrace.ingest.files import Piece, Resumable, StreamShape
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.file_marks import hash_of_event
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.input_files import Piece, Resumable, StreamShape
+from headrace.ingest.line_buffers import count_newlines
 from headrace.ingest.receiver import IngestReply, Receiver, merge_tokens
-from headrace.transport.sent import FilePiece
+from headrace.ingest.sending_state import SentPart, find_sent_part
+from headrace.transport.sent_files import FilePiece
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -102,7 +102,7 @@ class Sending:
         self.declared = declared
         self._receiver = receiver
         self._stream = declared.stream
-        self._layout = Layout(Format.TEXT if declared.format == Format.TEXT else Format.NDJSON)
+        self._layout = FileLayout(Format.TEXT if declared.format == Format.TEXT else Format.NDJSON)
         self._progress = progress
         self._again = again
         self._patient = patient
@@ -110,7 +110,7 @@ class Sending:
         self._stopped = False
         self._run = uuid.uuid4().hex
         self._number = 0
-        self._course: Course | None = None
+        self._course: SentPart | None = None
         self._accepted_of_file = 0
         self._in_flight: _InFlight | None = None
         self._counts = _Counts()
@@ -154,7 +154,7 @@ class Sending:
             return 0
         first = file.first() or ""
         standing = self._receiver.sent(self._stream, file.name, first)
-        course = plan_course(file, first, standing, self._note, again=self._again, renames=self._renames)
+        course = find_sent_part(file, first, standing, self._note, again=self._again, renames=self._renames)
         if self._course is None or self._course.name != course.name or self._again:
             self._end_course()
         course.before -= self._accepted_of_file  # by this run, before another process sent some
@@ -168,7 +168,7 @@ class Sending:
         assert course is not None, "only a file with a name is followed"
         self._end_course()
         version = self._receiver.sent(self._stream, course.name, "").version
-        self._course = Course(course.name, "", version, "", start=True)
+        self._course = SentPart(course.name, "", version, "", start=True)
 
     def add(self, piece: Piece) -> None:
         """Send one more piece, once the previous one is stored."""

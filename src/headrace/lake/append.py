@@ -17,19 +17,19 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
-from headrace.lake.idle import IdleClock
-from headrace.lake.ids_load import on_spark
+from headrace.lake.append_task import RangeDerivation, RangeResult, Work, judgement_of, range_writer
+from headrace.lake.commit_times import IdleClock
+from headrace.lake.delta_table import LakeState, LakeTable
+from headrace.lake.event_id_index import UniqueIndex
+from headrace.lake.event_ids_load import on_spark
 from headrace.lake.lateness_record import LatenessRecord
-from headrace.lake.pins import ChoosePins, Pins, no_pins
-from headrace.lake.range import Derivation, Result, Work, judgement_of, range_writer
-from headrace.lake.table import LakeState, LakeTable
-from headrace.lake.unique import Judgement, Known
-from headrace.lake.unique_index import UniqueIndex
+from headrace.lake.repeated_events import Known, RepeatVerdict
+from headrace.lake.table_schema import ChoosePins, Pins, no_pins
 from headrace.spark.failures import from_spark, is_transient, one_line
 from headrace.spark.session import Session, is_alive
 from headrace.timing import Timing
-from headrace.transport.base import Reader
 from headrace.transport.position import Position, Range
+from headrace.transport.transport_contract import Reader
 
 MOST_BYTES = 96 << 20  # of the transport in one micro-batch
 SMALLEST_RANGE = 1 << 20  # below this a second task costs more than it saves
@@ -42,7 +42,7 @@ Hold = Callable[[threading.Event], None]  # returns when the first micro-batch m
 class Companion(Protocol):
     """Computes something from the events of a commit while workers have them in memory. It never fails a commit."""
 
-    def plan(self, stream: Stream, at: LakeState, pins: Pins) -> Derivation | None:
+    def plan(self, stream: Stream, at: LakeState, pins: Pins) -> RangeDerivation | None:
         """What the workers compute for the next commit after the state `at`, with tables as pinned; None: nothing."""
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:
@@ -254,18 +254,18 @@ class Append:
             self._unique.reset()
             raise
 
-    def _write(self, spark: SparkSession, work: Work, ranges: Sequence[Range], at: LakeState) -> list[Result]:
+    def _write(self, spark: SparkSession, work: Work, ranges: Sequence[Range], at: LakeState) -> list[RangeResult]:
         """Have the workers write the files of a commit. Of a stream with UNIQUE one task writes all of them."""
 
-        def write(known: Known | None) -> tuple[list[Result], Judgement]:
+        def write(known: Known | None) -> tuple[list[RangeResult], RepeatVerdict]:
             # Neither a query of Structured Streaming nor a DataFrame: planning them takes longer than small commits.
             tasks = spark.sparkContext.parallelize(ranges, 1 if known else len(ranges))
             results = tasks.mapPartitions(range_writer(replace(work, known=known))).collect()
-            return sorted(results, key=Result.order), judgement_of(results)
+            return sorted(results, key=RangeResult.order), judgement_of(results)
 
         return self._unique.settle(self._stream, at, write)
 
-    def _commit(self, at: LakeState, results: Sequence[Result]) -> None:
+    def _commit(self, at: LakeState, results: Sequence[RangeResult]) -> None:
         end = _tiled_end(at, results)
         newest = max((result.newest_us for result in results if result.newest_us is not None), default=None)
         files = [file for result in results for file in result.files]
@@ -285,12 +285,12 @@ class Append:
         self._unique.adopt(judgement)
         self._note_lateness(at, results)
 
-    def _note_lateness(self, at: LakeState, results: Sequence[Result]) -> None:
+    def _note_lateness(self, at: LakeState, results: Sequence[RangeResult]) -> None:
         if self._lateness is not None:
             self._lateness.note(at.next_commit, [result.lateness for result in results])
 
 
-def _tiled_end(at: LakeState, results: Sequence[Result]) -> Position:
+def _tiled_end(at: LakeState, results: Sequence[RangeResult]) -> Position:
     """The end of the ranges. Raises CorruptionError unless they continue each partition without gap or overlap."""
     position = at.position
     for result in results:  # sorted by partition and start

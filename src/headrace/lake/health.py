@@ -14,9 +14,9 @@ from typing import BinaryIO, Protocol
 
 import orjson
 
-from headrace.arrow import pa, pq
-from headrace.lake.schema import DEAD
 from headrace.lake.storage import Storage
+from headrace.lake.table_schema import DEAD
+from headrace.lazy import pa, pq
 
 LOG = "_delta_log"
 _ENTRY = re.compile(r"\d{20}\.json")

@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
-from headrace.arrow import pa, pc, pq
 from headrace.define.model import Stream
 from headrace.disk import replace_file
-from headrace.lake.commits import reading_commits
-from headrace.lake.files import LakeFile
-from headrace.lake.lateness import DAY_US, DAYS, Days, Histogram, Lateness, join_days, measure
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST
-from headrace.lake.table import LakeTable
+from headrace.lake.commit_times import reading_commits
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.lateness_histogram import DAY_US, DAYS, Days, Lateness, LatenessHistogram, join_days, measure
+from headrace.lake.table_files import LakeFile
+from headrace.lake.table_schema import ARRIVED, COMMIT, COMMITTED_AT, NEWEST
+from headrace.lazy import pa, pc, pq
 
 FILE = "_lateness.json"  # in the folder of the table; Delta ignores names that begin with _
 FORMAT = 1
@@ -135,5 +135,7 @@ def _to_json(end: int, days: Days) -> dict[str, Any]:
 
 
 def _from_json(value: Any) -> Lateness:
-    histograms = (Histogram(dict(value[name]["counts"]), value[name]["largest_us"]) for name in ("lateness", "delay"))
+    histograms = (
+        LatenessHistogram(dict(value[name]["counts"]), value[name]["largest_us"]) for name in ("lateness", "delay")
+    )
     return Lateness(*histograms)

@@ -28,18 +28,15 @@ from headrace.errors import (
     UnavailableError,
 )
 from headrace.faults import fault_point
-from headrace.lake.batches import MOST_BYTES, batches
-from headrace.lake.file import LakeFileWriter, NewFile
-from headrace.lake.files import LakeFile
-from headrace.lake.ids_load import load_here
-from headrace.lake.letters import ReplayStep
-from headrace.lake.pins import ChoosePins, no_pins, pin_column
-from headrace.lake.replay_unique import Readable, judge_letters
-from headrace.lake.reread import REREAD, Reread, dead_file_reader
-from headrace.lake.schema import COMMIT, COMMITTED_AT, NEWEST, TABLES, reserved
-from headrace.lake.table import LakeState, LakeTable
-from headrace.lake.unique import Judge, Judgement, Known
-from headrace.lake.unique_index import UniqueIndex, discard
+from headrace.lake.dead_letters import ReplayStep
+from headrace.lake.delta_table import LakeState, LakeTable
+from headrace.lake.event_id_index import UniqueIndex, discard
+from headrace.lake.event_ids_load import load_here
+from headrace.lake.parquet_file import MOST_BYTES, LakeFileWriter, NewFile, batches
+from headrace.lake.repeated_events import Known, RepeatCheck, RepeatVerdict
+from headrace.lake.replay_files import REREAD, ReadableFile, Reread, dead_file_reader, judge_letters
+from headrace.lake.table_files import LakeFile
+from headrace.lake.table_schema import COMMIT, COMMITTED_AT, NEWEST, TABLES, ChoosePins, no_pins, pin_column, reserved
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
 from headrace.timing import later
@@ -125,14 +122,14 @@ class Replay:
             f"{behind}-{end}" if later_files else None,
         )
 
-    def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[Readable]:
+    def _read(self, stream: Stream, group: Sequence[LakeFile], aside: Path | None) -> list[ReadableFile]:
         if not group:
             return []
         work = Reread(
             stream, str(self._table.folder), str(aside) if aside else None, self._table.since, self._batch_bytes
         )
         try:
-            results = [Readable.of(row) for row in self._reread(work, [file.path for file in group])]
+            results = [ReadableFile.of(row) for row in self._reread(work, [file.path for file in group])]
         except HeadraceError:
             raise
         except Exception as error:  # errors of Spark have no narrower base class
@@ -146,15 +143,15 @@ class Replay:
         return results
 
     def _judge(
-        self, stream: Stream, group: Sequence[LakeFile], results: list[Readable], aside: Path, dry_run: bool
-    ) -> list[Readable]:
+        self, stream: Stream, group: Sequence[LakeFile], results: list[ReadableFile], aside: Path, dry_run: bool
+    ) -> list[ReadableFile]:
         """Commit what is readable and, in a stream with UNIQUE, repeats no event. The caller holds the turn."""
         at = self._table.state
 
-        def judge(known: Known | None) -> tuple[tuple[list[Readable], Judgement], Judgement]:
+        def judge(known: Known | None) -> tuple[tuple[list[ReadableFile], RepeatVerdict], RepeatVerdict]:
             if known is None:
-                return (results, Judgement()), Judgement()
-            judge = Judge(known)
+                return (results, RepeatVerdict()), RepeatVerdict()
+            judge = RepeatCheck(known)
             judged = judge_letters(judge, stream, results, aside, self._batch_bytes)
             judgement = judge.finish()
             return (judged, judgement), judgement
@@ -172,7 +169,7 @@ class Replay:
             raise
         return judged
 
-    def _commit(self, group: Sequence[LakeFile], results: Sequence[Readable], aside: Path) -> None:
+    def _commit(self, group: Sequence[LakeFile], results: Sequence[ReadableFile], aside: Path) -> None:
         """Replace the files that change by those written aside. The caller holds the turn: no clean-up runs."""
         changes = [result for result in results if result.changes]
         paths = {result.path for result in changes}
@@ -223,7 +220,7 @@ def _group(files: Sequence[LakeFile], most_rows: int) -> Sequence[LakeFile]:
     return files[:count]
 
 
-def _check_written(aside: Path, results: Sequence[Readable]) -> None:
+def _check_written(aside: Path, results: Sequence[ReadableFile]) -> None:
     """The files that tasks report are there; their rows are compared when they are committed."""
     written: dict[str, int | None] = {each.aside: None for each in results if each.aside}
     written |= {str(aside / file.path): file.size for each in results for file in each.rest}

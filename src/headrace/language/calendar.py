@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from headrace.language.durations import DAY_MS, HOUR_MS
 from headrace.errors import DefinitionError, did_you_mean
+from headrace.language.durations import DAY_MS, HOUR_MS
 
 Unit = Literal["day", "week", "month"]
 UTC_NAME = "UTC"

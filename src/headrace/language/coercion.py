@@ -1,16 +1,16 @@
-"""Types as Spark (ansi off) combines them: common types, the type of arithmetic, casts, and texts that are read as times."""
+"""Types as Spark (ansi off) combines them: common types, the type of arithmetic, casts, and texts that are read as
+times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from headrace.types import BIGINT, DATE, DOUBLE, INT, TIMESTAMP, Type, decimal
+
 from headrace.language.literals import parse_date, parse_timestamp
+from headrace.language.source_text import SourceText
 from headrace.language.syntax import Node
 from headrace.language.terms import Term, render
-from headrace.language.source_text import SourceText
-from headrace.types import STRING, TIMESTAMP, Type
-
-
+from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
 
 VOID = Type("VOID")  # the type of NULL, and of a field whose type is not known: it fits everything
 INTERVAL = Type("INTERVAL")  # only next to a TIMESTAMP
@@ -95,7 +95,6 @@ def _join(a: Type, b: Type) -> Type | None:
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
     return decimal(min(whole + scale, 38), min(scale, 38 - min(whole, 38)))
-
 
 
 def is_text(term: Term) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from headrace.errors import DefinitionError
 from headrace.language.coercion import VOID
 from headrace.language.patterns import is_format
 from headrace.language.terms import Term
-from headrace.errors import DefinitionError
 from headrace.types import INT, STRING, Type
 
 Result = Type | Callable[[Sequence[Term]], Type | None]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from headrace.errors import DefinitionError, Location
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+
 from headrace.errors import DefinitionError, DefinitionErrors, Location
 from headrace.secrets import without_passwords, without_secret_options
-
-
 
 WORD, QUOTED, STRING, NUMBER, SYMBOL, END = "word", "name", "string", "number", "symbol", "end"
 UNREADABLE = "unreadable"
@@ -193,7 +190,6 @@ def _unreadable(source: SourceText, offset: int) -> DefinitionError:
     if char in "'`\"":
         return _not_closed(source, offset, char)
     return source.error(offset, f"the character {char!r} is not allowed here", fix="remove it")
-
 
 
 EXCERPT_WIDTH = 100  # characters of a line that are shown around a mistake

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from headrace.language.token_cursor import RESERVED
 from headrace.language.source_text import escape
+from headrace.language.token_cursor import RESERVED
 from headrace.types import Type
 
 # Words that Spark or this parser would not read as the name of a field.

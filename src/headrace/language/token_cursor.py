@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from headrace.errors import DefinitionError, nearest
 from headrace.language.durations import parse_duration, unit_ms
 from headrace.language.source_text import END, NUMBER, QUOTED, STRING, SYMBOL, WORD, SourceText, Token, tokenize
-from headrace.errors import DefinitionError, nearest
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, Type, array, decimal, map_of, struct
 from headrace.types import STRING as STRING_TYPE
 

@@ -23,23 +23,22 @@ import xxhash
 from headrace.aggregate import Aggregate, ArrowFunction
 from headrace.aggregate.kernels import unchunked
 from headrace.calls import LATE, call_limit_s, limit_calls
-from headrace.engine.duckdb_terms import duckdb_name
-from headrace.engine.duckdb_views import duckdb_view
-from headrace.language.terms import quote
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
 from headrace.define.relation import PLACE, Relation
 from headrace.engine.duckdb_relations import join_rows, limits, rows_sql
-from headrace.faults import fault_point
-from headrace.lake.schema import ARRIVED, POSITION
-from headrace.engine.udf_calls import give_outcomes
-from headrace.engine.udf_calls import give_function
-from headrace.maintain.table_at import TableAt, forget_tables, show_table
+from headrace.engine.duckdb_terms import duckdb_name
+from headrace.engine.duckdb_views import duckdb_view
 from headrace.engine.time_functions import register
+from headrace.engine.udf_calls import give_function, give_outcomes
+from headrace.faults import fault_point
+from headrace.lake.table_schema import ARRIVED, POSITION
+from headrace.language.terms import quote
+from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
-from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.functions import register_function
 from headrace.store.key_ids import key_id_duckdb
+from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.version import VersionId
 from headrace.types import Expression
 

@@ -14,17 +14,16 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from headrace.language.terms import in_backticks
 from headrace.define.model import Field, Stream
 from headrace.define.relation import PLACE, Join, TableLog
 from headrace.define.table_parts import DELETED
-from headrace.errors import UnavailableError
-from headrace.lake.commits import read_pins
-from headrace.lake.events import event_columns, read_files
-from headrace.lake.pins import Pins
-from headrace.lake.schema import ARRIVED, COMMIT, POSITION, TABLES
-from headrace.lake.table import LakeTable
 from headrace.engine.spark_relations import SparkRows, rows_of
+from headrace.errors import UnavailableError
+from headrace.lake.commit_times import read_pins
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.spark_events import event_columns, read_files
+from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION, TABLES, Pins
+from headrace.language.terms import in_backticks
 from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import BOOLEAN, TIMESTAMP
 

@@ -19,12 +19,12 @@ from headrace.calls import SETTING
 from headrace.define.fingerprint import code_names
 from headrace.define.model import Stream, View
 from headrace.errors import ConflictError
-from headrace.lake.table import LakeTable
-from headrace.maintain.culprit import Attempt, Case, Culprit, attempt_on, find_culprit
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.failing_event import Attempt, Culprit, FailedCommits, attempt_on, find_culprit
 from headrace.maintain.trial import Trial, TrialSettings
 from headrace.spark.failures import one_line, worker_ended
 from headrace.spark.session import BATCH_POOL, Session, is_alive
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.store.version import Version, VersionId
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Suspects:
     def _try(self, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
         """Compute what ended Java in a Java of its own; release the version if that goes well."""
         with self._table.reading(*commits) as files:
-            case = Case(stream, version, self._table.storage, files, commits)
+            case = FailedCommits(stream, version, self._table.storage, files, commits)
             trial = Trial(case, self._settings, self.stopping.is_set)
             try:
                 error = trial.attempt(0, BEYOND)
@@ -172,7 +172,7 @@ class Suspects:
         spark = self._session()
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", BATCH_POOL)
         with self._table.reading(*commits) as files:
-            case = Case(stream, version, self._table.storage, files, commits)
+            case = FailedCommits(stream, version, self._table.storage, files, commits)
             culprit = find_culprit(case, _catching(spark, version.view, attempt_on(spark, case)))
         if culprit is None:
             return

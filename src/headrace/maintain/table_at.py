@@ -16,13 +16,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.engine.duckdb_terms import duckdb_type
 from headrace.define.model import Stream
 from headrace.define.relation import Join
-from headrace.engine.duckdb_relations import changes_sql, side_name
 from headrace.define.table_parts import DELETED
-from headrace.lake.fill import read_filled, shape_of
-from headrace.lake.schema import ARRIVED, COMMIT, POSITION, table_schema
+from headrace.engine.duckdb_relations import changes_sql, side_name
+from headrace.engine.duckdb_terms import duckdb_type
+from headrace.lake.added_fields import read_filled, shape_of
+from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION, table_schema
 from headrace.types import BIGINT
 
 LAST = (1 << 63) - 1

@@ -24,9 +24,9 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Stream, View
 from headrace.disk import is_disk_full
 from headrace.errors import UnavailableError
-from headrace.lake.files import LakeFile
 from headrace.lake.storage import LocalStorage
-from headrace.maintain.culprit import Case, attempt_on
+from headrace.lake.table_files import LakeFile
+from headrace.maintain.failing_event import FailedCommits, attempt_on
 from headrace.spark.build import build_session
 from headrace.spark.failures import one_line
 from headrace.spark.session import is_alive
@@ -50,7 +50,7 @@ class TrialSettings:
 class Trial:
     """Attempts at one case. A process whose Java has ended is replaced by a new one at the next attempt."""
 
-    def __init__(self, case: Case, settings: TrialSettings, stopping: Callable[[], bool]) -> None:
+    def __init__(self, case: FailedCommits, settings: TrialSettings, stopping: Callable[[], bool]) -> None:
         self._case = case
         self._settings = settings
         self._stopping = stopping
@@ -114,7 +114,7 @@ class Trial:
         return orjson.loads(lines[0]) if lines[0] else None
 
 
-def _as_json(case: Case, settings: TrialSettings) -> dict[str, Any]:
+def _as_json(case: FailedCommits, settings: TrialSettings) -> dict[str, Any]:
     return {
         "stream": to_json(case.stream),
         "view": to_json(case.version.view),
@@ -128,11 +128,11 @@ def _as_json(case: Case, settings: TrialSettings) -> dict[str, Any]:
     }
 
 
-def _from_json(message: dict[str, Any]) -> Case:
+def _from_json(message: dict[str, Any]) -> FailedCommits:
     stream, view = from_json(message["stream"]), from_json(message["view"])
     assert isinstance(stream, Stream), "a case has a stream"
     assert isinstance(view, View), "a case has a view"
-    return Case(
+    return FailedCommits(
         stream,
         Version(view, 0, "", "ready", tuple(Base(name, message["patience_ms"]) for name in view.streams)),
         LocalStorage(message["location"]),
@@ -162,7 +162,7 @@ def main() -> None:
         os._exit(0)  # with its standard input, Java ends, too
 
 
-def _serve(case: Case, message: dict[str, Any], scratch: Path, send: Callable[[dict[str, Any]], None]) -> None:
+def _serve(case: FailedCommits, message: dict[str, Any], scratch: Path, send: Callable[[dict[str, Any]], None]) -> None:
     spark = build_session(
         scratch, master="local[1]", driver_memory=message["memory"], java_options=message["java_options"]
     )

@@ -17,19 +17,18 @@ import pyarrow.parquet as pq
 from headrace.aggregate import Partial
 from headrace.aggregate.udaf import UserAggregate
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.engine.duckdb_views import duckdb_expression
-from headrace.language.terms import Term, render
 from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import calls_sql, rows_sql
-from headrace.language.source_text import SourceText
-from headrace.errors import DefinitionError, HeadraceError
-from headrace.lake.table import LakeTable
-from headrace.engine.udf_calls import give_outcomes, run_outcomes
-from headrace.engine.udf_calls import give_function, run_function
+from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.time_functions import register
+from headrace.engine.udf_calls import give_function, give_outcomes, run_function, run_outcomes
+from headrace.errors import DefinitionError, HeadraceError
+from headrace.lake.delta_table import LakeTable
+from headrace.language.source_text import SourceText
+from headrace.language.terms import Term, render
 from headrace.types import Expression
 
 MOST_EVENTS = 256  # that functions are tried on

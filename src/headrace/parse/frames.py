@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.arrow import np, pa, pc
 from headrace.define.model import JSON, TEXT
+from headrace.lazy import np, pa, pc
 
 if TYPE_CHECKING:
     import numpy.typing as npt

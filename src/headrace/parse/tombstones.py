@@ -38,7 +38,7 @@ def read_deletes(
     arrived_us: npt.NDArray[np.int64],
 ) -> tuple[list[bytes], pa.Array]:
     """The values and reasons, where the message of a key is read as the delete of its row."""
-    changes = Changes(stream)
+    changes = RowDeletes(stream)
     new_values, new_reasons = list(values), reasons.to_pylist()
     for at, reason in enumerate(new_reasons):
         if reason is not None and reason.startswith(NO_VALUE):
@@ -47,7 +47,7 @@ def read_deletes(
     return new_values, pa.array(new_reasons, pa.string())
 
 
-class Changes:
+class RowDeletes:
     """The values of the deletes of a table, by the keys of their messages."""
 
     def __init__(self, stream: Stream) -> None:

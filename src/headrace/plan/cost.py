@@ -13,7 +13,7 @@ from headrace.format import Shown, about, count, plural
 
 if TYPE_CHECKING:
     from headrace.define.model import View
-    from headrace.lake.table import LakeTable
+    from headrace.lake.delta_table import LakeTable
 
 # Until a build has run here: what two cores of a laptop do for a view of some sums, and some to spare.
 DEFAULT_EVENTS_PER_S = 500_000.0
@@ -60,14 +60,14 @@ class Cost(Shown):
 
 
 @dataclass(frozen=True)
-class Load:
+class ServerLoad:
     """What else runs: how many times as long a build takes beside it, and, if that is much, in words."""
 
     slowdown: float = 1.0
     busy: str | None = None
 
 
-def load_now(other_builds: int = 0) -> Load:
+def load_now(other_builds: int = 0) -> ServerLoad:
     """The load of this machine; builds take turns.
 
     A build waits for disks and other processes for part of its time, so that it slows down less than the load grows.
@@ -75,7 +75,7 @@ def load_now(other_builds: int = 0) -> Load:
     cores, running = os.cpu_count() or 1, os.getloadavg()[0]
     machine = f"{running:.0f} processes want {plural(cores, 'core')}" if running / cores >= BUSY else None
     builds = f"{plural(other_builds, 'other build')} running" if other_builds else None
-    return Load(
+    return ServerLoad(
         sqrt(max(1.0, running / cores)) * (1 + other_builds), " and ".join(filter(None, (builds, machine))) or None
     )
 
@@ -91,7 +91,7 @@ class Costs:
     size_of: Callable[[str], Size | None]
     events_per_s: float | None = None
     beginning_s: float | None = None
-    load: Load = Load()
+    load: ServerLoad = ServerLoad()
     way_of: Callable[[View, Mapping[str, int]], Way | None] | None = None
 
     def of(self, streams: Sequence[str]) -> Cost | None:
@@ -104,7 +104,7 @@ class Costs:
         seconds = events / (self.events_per_s or DEFAULT_EVENTS_PER_S) + (beginning_s if events else 0)
         measured = self.events_per_s is not None or self.beginning_s is not None
         size_bytes = sum(size.bytes for size in sizes)
-        load = self.load if events else Load()  # a build of no events does not wait for anything
+        load = self.load if events else ServerLoad()  # a build of no events does not wait for anything
         return Cost(events, size_bytes, round(seconds * load.slowdown, 3), measured, load.busy)
 
 

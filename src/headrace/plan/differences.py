@@ -7,26 +7,32 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headrace.define.definitions import Catalog
-from headrace.language.durations import format_duration
-from headrace.language.terms import quote
 from headrace.define.fingerprint import fingerprint
+from headrace.define.kafka_record import describe_record
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.own import code_changes, edited_names, plain, plain_changes
-from headrace.language.token_cursor import BARE_DECIMAL
-from headrace.define.kafka_record import describe_record
 from headrace.define.relation import Relation
-from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.define.relation_text import describe_relation, sources_of
-from headrace.language.source_text import escape
+from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.errors import ConflictError, DefinitionError
-from headrace.plan.change import Change, Kind, Plan
+from headrace.language.durations import format_duration
+from headrace.language.source_text import escape
+from headrace.language.terms import quote
+from headrace.language.token_cursor import BARE_DECIMAL
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
-from headrace.plan.logical import logical_changes, logical_drops
-from headrace.plan.outgoing import outgoing_changes, outgoing_drops
-from headrace.plan.sources import describe_source, free_source_changes, refused_source_changes
-from headrace.plan.tables import merge_parts
+from headrace.plan.other_changes import (
+    describe_source,
+    free_source_changes,
+    logical_changes,
+    logical_drops,
+    merge_parts,
+    outgoing_changes,
+    outgoing_drops,
+    refused_source_changes,
+)
+from headrace.plan.planned_change import Kind, Plan, PlannedChange
 
 FREE = "free: no event is read again, the rows stay"
 _MADE_OF_OTHERS = "events made of other streams"
@@ -81,35 +87,35 @@ def _fingerprint(*catalogs: Catalog) -> str:
     return hashlib.sha256(repr(definitions).encode()).hexdigest()[:16]
 
 
-def _streams(running: Catalog, target: Catalog) -> Iterator[Change]:
+def _streams(running: Catalog, target: Catalog) -> Iterator[PlannedChange]:
     for name, stream in target.streams.items():
         before = running.streams.get(name)
         if before is None:
             reason = f"derived from {', '.join(sources_of(stream.relation))}" if stream.relation else "with a new log"
             details, hint = plain_changes(describe_stream(stream)), _time_hint(stream.relation)
-            yield Change("create", "stream", name, reason, details, hint=hint)
+            yield PlannedChange("create", "stream", name, reason, details, hint=hint)
         elif before != stream and (before.relation or stream.relation):
             yield _changed_relation(before, stream)
         elif before != stream:
             yield _changed_stream(before, stream)
 
 
-def _changed_relation(before: Stream, after: Stream) -> Change:
+def _changed_relation(before: Stream, after: Stream) -> PlannedChange:
     """Of a derived stream: its readers hold how its events are made, so that these change, too, where it matters."""
     if before.relation is None or after.relation is None:
         kinds = ["events of its own" if each.relation is None else _MADE_OF_OTHERS for each in (before, after)]
         reason = "the log holds events of a stream with this name; give the new stream another name"
         if after.relation is None:
             reason = "a stream with events of its own needs another name; drop this one first, then create it"
-        return Change("refuse", "stream", after.name, reason, (" → ".join(kinds),), "refused")
+        return PlannedChange("refuse", "stream", after.name, reason, (" → ".join(kinds),), "refused")
     full = [*describe_stream(before)], [*describe_stream(after)]
     old, new = ([*map(plain, lines)] for lines in full)
     details = [f"- {line}" for line in old if line not in new] + [f"+ {line}" for line in new if line not in old]
     details += code_changes(edited_names(" ".join(full[0] + full[1])))
-    return Change("change", "stream", after.name, "free: it has no log; its views follow it", tuple(details))
+    return PlannedChange("change", "stream", after.name, "free: it has no log; its views follow it", tuple(details))
 
 
-def _changed_stream(before: Stream, after: Stream) -> Change:
+def _changed_stream(before: Stream, after: Stream) -> PlannedChange:
     details = list(_field_changes(before, after))
     not_null = [f"field added: {describe_field(field)}" for field in _added(before, after) if not field.nullable]
     details += not_null
@@ -136,11 +142,11 @@ def _changed_stream(before: Stream, after: Stream) -> Change:
         reasons = [_LOOSENED] * bool(loosened) + [_ADDED] * bool(added) + [_CONTINUES] * bool(source_changes)
         reasons += [_JUDGED] * (before.unique != after.unique)
         reasons = reasons or ["its views keep their rows"]
-        return Change("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
+        return PlannedChange("change", "stream", after.name, f"free: {'; '.join(reasons)}", tuple(details))
     reason = _NOT_NULL if refused == len(not_null) else _REFUSED
     if refused_source_changes(before.source, after.source):
         reason = _OTHER_EVENTS
-    return Change("refuse", "stream", after.name, reason, tuple(details), "refused")
+    return PlannedChange("refuse", "stream", after.name, reason, tuple(details), "refused")
 
 
 def _idle_timeout(stream: Stream) -> str:
@@ -175,7 +181,7 @@ def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
         yield "the order of the fields"
 
 
-def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[Change]:
+def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[PlannedChange]:
     for name, view in target.views.items():
         change = _changed_view(running, target, running.views.get(name), view, costs)
         if change is not None:
@@ -183,7 +189,9 @@ def _views(running: Catalog, target: Catalog, costs: Costs) -> Iterator[Change]:
             yield replace(change, hint="; ".join(hints) or None)
 
 
-def _changed_view(running: Catalog, target: Catalog, before: View | None, view: View, costs: Costs) -> Change | None:
+def _changed_view(
+    running: Catalog, target: Catalog, before: View | None, view: View, costs: Costs
+) -> PlannedChange | None:
     if before is None:
         return build_change("create", view, costs, plain_changes(describe_view(view)))
     edit = classify(before, view, (running.patience_ms(before), target.patience_ms(view)))
@@ -210,7 +218,7 @@ def _time_hint(relation: Relation | None) -> str | None:
     )
 
 
-def _with_decimal_hint(target: Catalog, change: Change) -> Change:
+def _with_decimal_hint(target: Catalog, change: PlannedChange) -> PlannedChange:
     """The step with the hint that a DECIMAL has no digits after the point, where NUMERIC may mean one that has."""
     if change.kind not in ("create", "change") or change.what not in ("stream", "table", "view"):
         return change
@@ -227,10 +235,10 @@ def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:
     return known or Way("adopt" if edit.free else "build")
 
 
-def _edited(view: View, edit: Edit, way: Way, costs: Costs) -> Change:
+def _edited(view: View, edit: Edit, way: Way, costs: Costs) -> PlannedChange:
     if way.kind == "build":
         return build_change("change", view, costs, edit.details)
-    return Change("change", "view", view.name, free_reason(way), edit.texts)
+    return PlannedChange("change", "view", view.name, free_reason(way), edit.texts)
 
 
 def free_reason(way: Way) -> str:
@@ -242,11 +250,11 @@ def free_reason(way: Way) -> str:
     return FREE
 
 
-def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> Change:
+def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...]) -> PlannedChange:
     """A step that a build takes, with what that reads."""
     if view.over is not None:
         reason = f"it is made of the rows of table '{view.over.table}'"
-        return Change(kind, "view", view.name, reason, details)
+        return PlannedChange(kind, "view", view.name, reason, details)
     cost = costs.of(view.streams)
     until = "the old version serves until then" if kind == "change" else "it answers from then on"
     if cost is None:
@@ -255,20 +263,20 @@ def build_change(kind: Kind, view: View, costs: Costs, details: tuple[str, ...])
         reason = "no events yet: it serves at once"
     else:
         reason = f"a build reads {cost}; {until}"
-    return Change(kind, "view", view.name, reason, details, "build", cost)
+    return PlannedChange(kind, "view", view.name, reason, details, "build", cost)
 
 
-def _drops(running: Catalog, target: Catalog) -> Iterator[Change]:
+def _drops(running: Catalog, target: Catalog) -> Iterator[PlannedChange]:
     yield from outgoing_drops(running, target)
     yield from logical_drops(running, target)
     for name in running.views:
         if name not in target.views:
-            yield Change("drop", "view", name, "its rows are deleted; the log keeps every event")
+            yield PlannedChange("drop", "view", name, "its rows are deleted; the log keeps every event")
     for name in running.streams:
         if name not in target.streams:
             derived = running.streams[name].relation is not None
             reason = "it has no log" if derived else "it accepts no more events; its log stays on disk"
-            yield Change("drop", "stream", name, reason)
+            yield PlannedChange("drop", "stream", name, reason)
 
 
 def describe_stream(stream: Stream) -> Iterator[str]:

@@ -1,8 +1,4 @@
-"""An edit of a view: what differs, and whether the stored rows can be reused for the new definition.
-
-A row holds partials by what they compute, not by what an output is called, and panes compose any window of their size:
-what only names, orders or leaves out what is there reads no event again.
-"""
+"""An edit of a view: what differs, whether the stored rows can be reused, and the cheapest way to the new rows."""
 
 from __future__ import annotations
 
@@ -10,18 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
-from headrace.language.durations import format_duration
-from headrace.language.terms import quote
-from headrace.define.fingerprint import aggregate_id
+from headrace.define.fingerprint import aggregate_id, fingerprint
 from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.outputs import outputs_of, written, written_order
 from headrace.define.own import plain_changes
+from headrace.define.relation import Relation, TableLog
 from headrace.define.relation_rewrites import prune
-from headrace.define.relation import TableLog, Relation
 from headrace.define.relation_text import describe_relation
 from headrace.define.table_parts import holds_rows_of_table
-from headrace.plan.cost import How
+from headrace.language.durations import format_duration
+from headrace.language.terms import quote
+from headrace.plan.cost import How, Way
+from headrace.store.version import Version
 from headrace.types import Expression
 
 
@@ -295,3 +292,28 @@ def describe_keys(view: View) -> str:
 def describe_schedule(view: View) -> str:
     """How often it is refreshed."""
     return f"every {format_duration(view.schedule_ms)}" if view.schedule_ms else "none"
+
+
+def choose_way(versions: Sequence[Version], view: View, patience_ms: Patience) -> Way | None:
+    """How to get the rows of a wanted view; None if its version exists or is being made."""
+    own = [version for version in versions if version.view.name == view.name]
+    serving = next((version for version in own if version.serving), None)
+    coming = next((version for version in own if version.live and not version.serving), None)
+    target = fingerprint(view)
+    newest = coming or serving
+    if newest and (newest.fingerprint, newest.patience_ms) == (target, patience_ms):
+        return None
+    if coming and serving and (serving.fingerprint, serving.patience_ms) == (target, patience_ms):
+        return Way("stop", coming.number)
+    for version in (serving, coming):
+        if version and classify(version.view, view, (version.patience_ms, patience_ms)).free:
+            return Way("adopt", version.number)
+    kept = [version for version in own if can_return(version) and version.fingerprint == target]
+    if kept:
+        return Way("revive", max(kept, key=lambda version: version.changed_at_us).number)
+    return Way("build")
+
+
+def can_return(version: Version) -> bool:
+    """Whether it is retired and still has its rows."""
+    return version.state == "retired" and version.whole

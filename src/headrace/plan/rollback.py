@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from headrace.define.definitions import Catalog
 from headrace.errors import ConflictError, NotFoundError
 from headrace.names import shell
-from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Costs, Way
 from headrace.plan.differences import build_change, free_reason
-from headrace.plan.edits import classify
-from headrace.plan.ways import can_return, choose_way
+from headrace.plan.edits import can_return, choose_way, classify
+from headrace.plan.planned_change import PlannedChange, RollbackStep
 from headrace.store.version import Version
 
 
@@ -23,7 +22,7 @@ class Rollback:
     serving: int
     to: Version
     way: Way
-    change: Change
+    change: PlannedChange
 
     @property
     def step(self) -> RollbackStep:
@@ -54,7 +53,7 @@ def plan_rollback(
     if way.kind == "build":
         change = build_change("change", to.view, costs, edit.details)
     else:
-        change = Change("change", "view", view, free_reason(way), edit.texts)
+        change = PlannedChange("change", "view", view, free_reason(way), edit.texts)
     return Rollback(serving.number, to, way, change)
 
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.language.token_cursor import parse_type
 from headrace.format import iso
+from headrace.language.token_cursor import parse_type
 from headrace.serve.json_values import decoder, encoder
 from headrace.types import Type
 

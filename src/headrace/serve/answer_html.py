@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.cells import key_value, short, value, window_text
 from headrace.format import commits_of, count, freshness, plural, version_shown
-from headrace.html import Html, Part, join, plain, tag
+from headrace.html import Html, Part, join, key_value, plain, short, tag, value, window_text
 
 if TYPE_CHECKING:
     from headrace.serve.answer import Answer

@@ -1,25 +1,27 @@
-"""A change of a view: a row that is new, other or gone; batches of them, and the cursor of their reader, opaque to clients."""
+"""A change of a view: a row that is new, other or gone; batches of them, and the cursor of their reader, opaque to
+clients.
+"""
 
 from __future__ import annotations
 
 import base64
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
-import orjson
-from headrace.errors import QuestionError
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from headrace.errors import QuestionError
 from headrace.format import iso
 from headrace.types import Type
 
 if TYPE_CHECKING:
-    from headrace.store.version import Version
     from headrace.aggregate import Value
-
+    from headrace.store.version import Version
 
 
 # What is being read page by page: all rows; rows that became settled; rows that only an earlier version had.
@@ -106,7 +108,6 @@ def _text(value: Any) -> str:
     return value
 
 
-
 Row = tuple[Any, ...]
 Columns = tuple[tuple[str, Type], ...]
 
@@ -165,7 +166,9 @@ class ChangeBatch:
     def changes(self) -> list[ViewChange]:
         """Each change by itself; a row is never both in the deletes and in the upserts."""
         deleted = [ViewChange("delete", row_of(self.columns, row), self.version, self.commit) for row in self.deletes]
-        return deleted + [ViewChange("upsert", row_of(self.columns, r), self.version, self.commit) for r in self.upserts]
+        return deleted + [
+            ViewChange("upsert", row_of(self.columns, r), self.version, self.commit) for r in self.upserts
+        ]
 
 
 def _encode(value: Any) -> Any:

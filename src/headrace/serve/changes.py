@@ -18,30 +18,33 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import QuestionError
-from headrace.serve.change_batch import ViewChange, ChangeBatch, Columns, row_of
-from headrace.serve.change_batch import ChangeCursor, ChangePage
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor, ChangePage
 from headrace.serve.evaluate import answer_from, find_serving, read
-from headrace.serve.read_plan import ReadPlan, plan
-from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
-from headrace.serve.question import Question
-from headrace.serve.shaping import Shaping, find_shaping
-from headrace.serve.touched_rows import hull, span_table, spans_of
 from headrace.serve.freshness import Fresh
 from headrace.serve.json_values import decoder, encoder
+from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
+from headrace.serve.question import Question
+from headrace.serve.read_plan import ReadPlan, plan
+from headrace.serve.shaping import Shaping, find_shaping
+from headrace.serve.touched_rows import hull, span_table, spans_of
 from headrace.serve.windows import BUCKET_COUNTS, compose
-from headrace.store.base import Snapshot, Store
-from headrace.store.columns import KEY_ID, PANE
-from headrace.store.few import rank
+from headrace.store.partial_columns import KEY_ID, PANE
+from headrace.store.selection import rank
+from headrace.store.store_contract import Snapshot, Store
 from headrace.store.version import Version
-
-__all__ = ["Change", "ChangeBatch", "Columns", "Cursor", "changes_after", "cursor_now", "no_changes", "row_of"]
 
 Row = tuple[Any, ...]
 MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
 
 
 def changes_after(
-    store: Store, view: str, cursor: ChangeCursor | None, *, limit: int, on_close: bool = False, corrections: bool = True
+    store: Store,
+    view: str,
+    cursor: ChangeCursor | None,
+    *,
+    limit: int,
+    on_close: bool = False,
+    corrections: bool = True,
 ) -> ChangeBatch:
     """The changes after a cursor, about `limit` of them; without one, all rows, page by page.
 
@@ -74,7 +77,9 @@ def cursor_now(store: Store, view: str) -> ChangeCursor:
 
 
 def _now(version: Version) -> ChangeCursor:
-    return ChangeCursor(version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8])
+    return ChangeCursor(
+        version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8]
+    )
 
 
 def begun_windows(snapshot: Snapshot, version: Version, limit: int) -> Evaluation:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Any
+
+from headrace.aggregate import Value
 from headrace.aggregate.udaf import UserAggregate
 from headrace.errors import HeadraceError, NotReadyError, QuestionError, QuestionLimitError, unknown
 from headrace.format import EPOCH
 from headrace.serve.answer import Answer
-from headrace.serve.read_plan import ReadPlan, plan
+from headrace.serve.freshness import Fresh, stream_states
 from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
-from headrace.serve.shaping import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
-from headrace.serve.freshness import Fresh, stream_states
 from headrace.serve.question_times import iso_ms
+from headrace.serve.read_plan import ReadPlan, plan
+from headrace.serve.shaping import Shaping, estimated_rows, find_shaping, stated_bounds, stated_errors
 from headrace.serve.windows import BUCKET_COUNTS, compose
-from headrace.store.base import NotHeldError, Snapshot, StoreReader
-from headrace.store.selection import Selection
+from headrace.store.selection import Selection, rank
+from headrace.store.store_contract import NotCachedError, Snapshot, StoreReader
 from headrace.store.time_limit import TimeLimit
 from headrace.store.version import Version
-from collections.abc import Mapping
-from headrace.aggregate import Value
-from headrace.errors import QuestionError
-from headrace.serve.read_plan import ReadPlan
-from headrace.serve.question import Question
-from headrace.store.few import rank
-
-
 
 Freshness = Callable[[Version], Fresh]
 Row = tuple[Any, ...]
@@ -84,7 +78,7 @@ def answer_held(
     def work(snapshot: Snapshot) -> tuple[Version, Answer]:
         version = find_serving(snapshot, question.view)
         if not _is_quick(version, question):
-            raise NotHeldError
+            raise NotCachedError
         return version, answer_from(snapshot, version, question, freshness, now)
 
     return store.read_held(work)
@@ -326,7 +320,6 @@ def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
             fix="`headrace versions` shows its progress; ask again when it serves",
         )
     return unknown("view", view, [version.view.name for version in snapshot.versions()])
-
 
 
 KeyedRow = tuple[Any, ...]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from headrace.language.calendar import Calendar, find_zone
+
+import orjson
+
 from headrace.errors import QuestionError, did_you_mean
-from headrace.format import EPOCH
+from headrace.format import EPOCH, iso
+from headrace.language.calendar import Calendar, find_zone
+from headrace.language.token_cursor import parse_type
+from headrace.serve.answer import Answer
+from headrace.serve.json_values import decoder, encoder
 from headrace.serve.question import key_text, read_key
 from headrace.serve.question_times import (
     MS,
@@ -21,19 +27,10 @@ from headrace.serve.question_times import (
     parse_span,
     parse_zone,
 )
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime, timedelta
-import orjson
-from headrace.language.token_cursor import parse_type
-from headrace.format import iso
-from headrace.serve.answer import Answer
-from headrace.serve.json_values import decoder, encoder
 from headrace.types import TIMESTAMP, Type
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
-
 
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 50, 1_000
@@ -161,7 +158,6 @@ def _number(name: str, value: Any, low: int, high: int, fix: str) -> int | None:
     if not low <= number <= high:
         raise QuestionError(f"{name} is out of range", found=repr(value), expected=f"{low} to {high}", fix=fix)
     return number
-
 
 
 US = timedelta(microseconds=1)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
+
+import orjson
+
 from headrace.errors import QuestionError
 from headrace.format import iso
 from headrace.serve.question_times import parse_instant
 from headrace.types import Type
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-import orjson
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
-
 
 
 BITS = {"INT": 31, "BIGINT": 63}
@@ -168,7 +167,6 @@ _DECODERS: dict[str, Callable[[Any], Value]] = {
     "DATE": date.fromisoformat,
     "TIMESTAMP": _decode_timestamp,
 }
-
 
 
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")

@@ -12,8 +12,8 @@ import orjson
 
 from headrace.aggregate import Value
 from headrace.errors import ConflictError, QuestionError
-from headrace.serve.question import Question
 from headrace.serve.json_values import decoder, encoder
+from headrace.serve.question import Question
 from headrace.store.version import Version
 from headrace.types import Type
 

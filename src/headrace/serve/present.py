@@ -15,10 +15,10 @@ from headrace.define.outputs import outputs_of
 from headrace.format import EPOCH
 from headrace.serve.answer import CellError
 from headrace.serve.page_cursor import PageCursor
-from headrace.serve.read_plan import ReadPlan
 from headrace.serve.question import Question
 from headrace.serve.question_times import MS
-from headrace.store.columns import COUNTED
+from headrace.serve.read_plan import ReadPlan
+from headrace.store.partial_columns import COUNTED
 from headrace.store.version import Version
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.aggregate import Aggregate
-from headrace.serve.read_plan import ReadPlan
 from headrace.serve.present import START, window_columns
+from headrace.serve.read_plan import ReadPlan
 from headrace.serve.shaping import Computed, Shaping
 from headrace.serve.windows import Windows
-from headrace.store.columns import COUNTED
+from headrace.store.partial_columns import COUNTED
 from headrace.store.version import Version
 from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 

@@ -13,8 +13,17 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import QuestionError, did_you_mean
-from headrace.serve.question_times import TIMESTAMP, VERSION, AsOf, read_as_of
-from headrace.serve.question_times import Bound, parse_bound, parse_calendar, parse_span, parse_zone
+from headrace.serve.question_times import (
+    TIMESTAMP,
+    VERSION,
+    AsOf,
+    Bound,
+    parse_bound,
+    parse_calendar,
+    parse_span,
+    parse_zone,
+    read_as_of,
+)
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value

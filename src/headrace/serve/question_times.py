@@ -1,24 +1,21 @@
-"""Times in questions: ISO 8601, dates and datetimes, or relative to the newest event; spans of time; VERSION AS OF and TIMESTAMP AS OF."""
+"""Times in questions: ISO 8601, dates and datetimes, or relative to the newest event; spans of time; VERSION AS OF and
+TIMESTAMP AS OF.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
-from headrace.language.calendar import Calendar, find_zone, read_calendar, zone_name
-from headrace.language.durations import parse_duration
+
 from headrace.errors import DefinitionError, QuestionError
 from headrace.format import EPOCH, iso
-from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
-from headrace.errors import QuestionError
-from headrace.format import iso
+from headrace.language.calendar import Calendar, find_zone, read_calendar, zone_name
+from headrace.language.durations import parse_duration
 from headrace.names import decode_name, encode_name
-
-
 
 MS = timedelta(milliseconds=1)
 LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MS  # the last time that Python can represent
@@ -155,7 +152,6 @@ def _refuse(name: str, value: Any) -> QuestionError:
         as_ms = int(value) if int(value) > 10**11 else int(value) * 1000
         fix = f"if it counts from 1970, write '{iso_ms(as_ms)}'"
     return QuestionError(f"{name} is not a time", found=repr(value), expected=TIMES, fix=fix)
-
 
 
 MOST_COMMITS = (1 << 62) - 1

@@ -1,29 +1,27 @@
-"""Resolves a question, or the cell that is to be explained, for one version of its view: bounds, windows, and what to read."""
+"""Resolves a question, or the cell that is to be explained, for one version of its view: bounds, windows, and what to
+read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
 from headrace.aggregate import Value
-from headrace.language.calendar import UTC_NAME, Calendar
-from headrace.language.durations import DAY_MS, format_duration
 from headrace.define.model import View, Window
 from headrace.define.outputs import outputs_of
 from headrace.errors import QuestionError, did_you_mean
+from headrace.language.calendar import UTC_NAME, Calendar
+from headrace.language.durations import DAY_MS, format_duration
+from headrace.serve.explanation import CellQuestion
+from headrace.serve.json_values import key_value
 from headrace.serve.page_cursor import read_cursor
 from headrace.serve.question import SETTLED_ONLY, Question
+from headrace.serve.question_times import LAST_MS, Bound, iso_ms
 from headrace.serve.windows import Windows
-from headrace.serve.question_times import Bound, iso_ms
-from headrace.serve.json_values import key_value
 from headrace.store.selection import Selection
 from headrace.store.version import Version
 from headrace.types import Type
-from dataclasses import dataclass
-from headrace.errors import QuestionError
-from headrace.serve.explanation import CellQuestion
-from headrace.serve.question import Question
-from headrace.serve.question_times import LAST_MS, Bound, iso_ms
-
 
 
 @dataclass(frozen=True)
@@ -243,7 +241,6 @@ def _last_end(question: Question, version: Version, end_ms: int | None) -> tuple
 def _refuse_settled(question: Question, why: str, fix: str) -> None:
     if question.settled_only:
         raise QuestionError(f"{why}, so none of its rows is ever settled", found=SETTLED_ONLY, fix=fix)
-
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import orjson
 from headrace.format import iso
 from headrace.serve.answer import Answer, states_as_dict
 from headrace.serve.evaluate import Freshness, answer_held, answer_serving
-from headrace.serve.question import Question
 from headrace.serve.freshness import Fresh, stream_states
-from headrace.store.base import Store
+from headrace.serve.question import Question
+from headrace.store.store_contract import Store
 from headrace.store.version import Version
 
 MOST_BYTES = 32 << 20

@@ -11,21 +11,20 @@ from functools import lru_cache, partial
 from typing import Any
 
 from headrace.aggregate import Aggregate, Value
+from headrace.define.answer_shape import BOUNDS, ShapeReader, ShapeScope, read_order_items
 from headrace.define.expression.check import Checker, Scope, parse_tree
-from headrace.engine.duckdb_views import duckdb_expression
-from headrace.engine.python_evaluation import Evaluate, Types, compile_expression
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
-from headrace.language.source_text import each
 from headrace.define.model import ARRIVED, Order, View
 from headrace.define.outputs import outputs_of
 from headrace.define.sampling import share_of
-from headrace.define.answer_shape import BOUNDS, ShapeReader, ShapeScope, read_order_items
-from headrace.language.source_text import SourceText
+from headrace.engine.duckdb_views import duckdb_expression
+from headrace.engine.python_evaluation import Evaluate, Types, compile_expression
 from headrace.errors import DefinitionError, QuestionError
+from headrace.language.source_text import SourceText, each
 from headrace.serve.present import window_columns
 from headrace.serve.question import Question
-from headrace.store.few import rank
+from headrace.store.selection import rank
 from headrace.store.version import Version
 from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
 

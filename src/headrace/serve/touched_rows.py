@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from headrace.store.columns import FROM, KEY_ID, PANE, TO
+from headrace.store.partial_columns import FROM, KEY_ID, PANE, TO
 
 Span = tuple[int, int]
 

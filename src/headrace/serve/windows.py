@@ -1,20 +1,22 @@
-"""Windows of a question: the buckets of panes that tile them, and overlapping and cumulative ones composed in one sweep over time."""
+"""Windows of a question: the buckets of panes that tile them, and overlapping and cumulative ones composed in one
+sweep over time.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from headrace.language.calendar import Calendar
-from headrace.define.model import Window
 import itertools
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
-from headrace.aggregate import SUM, Value
-from headrace.store.columns import COUNTED
-from headrace.store.few import rank
-from headrace.store.time_limit import check_time
 
+from headrace.aggregate import SUM, Value
+from headrace.define.model import Window
+from headrace.language.calendar import Calendar
+from headrace.store.partial_columns import COUNTED
+from headrace.store.selection import rank
+from headrace.store.time_limit import check_time
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,6 @@ def windows_of(declared: Window) -> Windows:
         calendar=declared.calendar,
         cumulative=declared.cumulative,
     )
-
 
 
 Row = tuple[Any, ...]

@@ -16,22 +16,22 @@ import structlog
 from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import has_code
 from headrace.define.logical_views import check_again
-from headrace.language.source_text import each
 from headrace.define.model import LogicalView, Stream, View
 from headrace.define.table_parts import logs_of
 from headrace.errors import ConflictError, CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
-from headrace.lake.table import LakeTable
-from headrace.plan.change import Plan, RollbackStep
+from headrace.lake.delta_table import LakeTable
+from headrace.language.source_text import each
 from headrace.plan.differences import checked_plan, compare
+from headrace.plan.planned_change import Plan, RollbackStep
 from headrace.server.damaged_stream import DamagedStream
 from headrace.server.pipeline import Pipeline
 from headrace.server.reconcile import reconcile_views
 from headrace.server.running_stream import RunningStream
 from headrace.server.view_versions import ViewVersions
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.transport.position import Position
-from headrace.workspace.applied import read_running, write_running
+from headrace.workspace.applied_catalog import read_running, write_running
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
@@ -148,7 +148,7 @@ class AppliedDefinitions:
         spark = self._spark()
         if spark is None:
             return  # a view that Spark cannot run will be stalled with its reason
-        from headrace.maintain.partials import analyse  # loads PySpark: the server accepts events first
+        from headrace.maintain.partials_job import analyse  # loads PySpark: the server accepts events first
 
         for view in catalog.views.values():
             self._refuse_if_stopping("nothing was changed; apply again when it runs")

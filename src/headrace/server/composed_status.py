@@ -1,22 +1,26 @@
-"""The states of tables, logical views and the graph, composed from those of streams and views; and what is refused for them."""
+"""The states of tables, logical views and the graph, composed from those of streams and views; and what is refused for
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from headrace.define.definitions import Catalog
-from headrace.define.model import Table
-from headrace.errors import RequestError, not_a_table
-from headrace.server.status import StreamStatus, TableStatus, TypedColumn, ViewStatus
-from collections.abc import Iterable, Mapping
-from headrace.define.model import LogicalView
-from headrace.errors import QuestionError
-from headrace.server.status import LogicalStatus, TypedColumn, ViewStatus
-from collections.abc import Iterable
 from dataclasses import replace
-from headrace.define.definitions import GraphNode
-from headrace.format import plural
-from headrace.server.status import GraphStatus, NodeStatus, TableStatus, WorkspaceStatus
 
+from headrace.define.definitions import Catalog, GraphNode
+from headrace.define.model import LogicalView, Table
+from headrace.errors import QuestionError, RequestError, not_a_table
+from headrace.format import plural
+from headrace.server.status import (
+    GraphStatus,
+    LogicalStatus,
+    NodeStatus,
+    StreamStatus,
+    TableStatus,
+    TypedColumn,
+    ViewStatus,
+    WorkspaceStatus,
+)
 
 
 def describe_tables(
@@ -70,7 +74,6 @@ def _names(streams: Iterable[str]) -> str:
     return " and ".join(f"stream '{name}'" for name in streams)
 
 
-
 def parts_of(view: LogicalView, logical: Mapping[str, LogicalView]) -> tuple[str, ...]:
     """The materialized views that a logical view is computed from, also through other logical views."""
     names: dict[str, None] = {}
@@ -115,8 +118,9 @@ def refuse_logical(logical: Mapping[str, LogicalView], view: str, what: str) -> 
         )
 
 
-
-def describe_graph(nodes: Iterable[GraphNode], status: WorkspaceStatus, tables: Iterable[TableStatus] = ()) -> GraphStatus:
+def describe_graph(
+    nodes: Iterable[GraphNode], status: WorkspaceStatus, tables: Iterable[TableStatus] = ()
+) -> GraphStatus:
     """The nodes, each after those that it reads, with what the status says of them."""
     rows = {table.name: table.rows for table in tables}
     described = [_describe_node(node, status) for node in nodes]

@@ -14,16 +14,16 @@ from headrace.errors import CorruptionError
 from headrace.lake.health import check_files, check_log
 from headrace.serve.freshness import Age
 from headrace.server.describe_stream import describe_damaged
-from headrace.server.status import SkipStatus, StreamStatus
 from headrace.server.running_stream import BuildProgress, Lanes
+from headrace.server.status import SkipStatus, StreamStatus
 from headrace.store.version import Base, Version
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
     from headrace.define.kafka_source import Start
-    from headrace.ingest.door import Ingest
-    from headrace.lake.dead import DeadLetters
-    from headrace.lake.table import LakeTable
+    from headrace.ingest.intake import Ingest
+    from headrace.lake.dead_letter_pages import DeadLetters
+    from headrace.lake.delta_table import LakeTable
     from headrace.spark.session import Session
 
 log = structlog.get_logger("headrace.pipeline")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from headrace.format import iso_us
 from headrace.plan.edits import classify
 from headrace.server.describe_view import NO_LANES, lane_of
-from headrace.server.status import VersionStatus
 from headrace.server.running_stream import Lanes
-from headrace.store.base import Snapshot
+from headrace.server.status import VersionStatus
+from headrace.store.store_contract import Snapshot
 from headrace.store.version import Version
 
 

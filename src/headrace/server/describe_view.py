@@ -17,6 +17,7 @@ from headrace.define.own import plain
 from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.format import freshness, iso_us
 from headrace.serve.freshness import Age, Fresh
+from headrace.server.running_stream import BuildProgress, Lanes
 from headrace.server.status import (
     AuditStatus,
     BuildStatus,
@@ -24,8 +25,7 @@ from headrace.server.status import (
     DriftStatus,
     ViewStatus,
 )
-from headrace.server.running_stream import BuildProgress, Lanes
-from headrace.store.base import Audit, Snapshot
+from headrace.store.store_contract import Audit, Snapshot
 from headrace.store.version import State, Version, VersionId
 from headrace.workspace.settings import Settings
 

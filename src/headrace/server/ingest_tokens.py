@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.errors import NotFoundError
 from headrace.ingest.receiver import TokenState, read_token
 from headrace.server.running_stream import RunningStream
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.store.version import Version
 
 LOOK_S = 1.0  # how often a waiting caller looks, whatever it is notified of

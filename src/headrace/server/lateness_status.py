@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration
 from headrace.define.model import Stream
 from headrace.format import EPOCH, span
-from headrace.lake.lateness import Days, Histogram, Lateness
+from headrace.lake.lateness_histogram import Days, Lateness, LatenessHistogram
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration
 from headrace.server.status import LatenessStatus
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "max": 1.0}
@@ -36,7 +36,7 @@ def describe_lateness(stream: Stream, days: Days) -> LatenessStatus | None:
     )
 
 
-def _quantiles(histogram: Histogram) -> dict[str, float]:
+def _quantiles(histogram: LatenessHistogram) -> dict[str, float]:
     return {name: histogram.quantile_us(share) / 1000 for name, share in QUANTILES.items()}
 
 

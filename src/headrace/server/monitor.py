@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.define.model import Stream, View
-from headrace.errors import HeadraceError
 from headrace.deliver.delivery_status import SubscriptionStatus
+from headrace.errors import HeadraceError
 from headrace.serve.freshness import Age, Fresh
 from headrace.server.applied_definitions import AppliedDefinitions, Running
+from headrace.server.composed_status import describe_tables
+from headrace.server.describe_stream import describe_derived
 from headrace.server.describe_view import (
     LayerCounts,
     add_up,
@@ -23,12 +25,10 @@ from headrace.server.describe_view import (
     read_layers,
     warnings,
 )
-from headrace.server.describe_stream import describe_derived
-from headrace.server.status import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.server.running_stream import Lanes
-from headrace.server.composed_status import describe_tables
+from headrace.server.status import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.spark.process import SparkProcess
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.store.version import Version
 from headrace.timing import Timing
 from headrace.workspace.settings import Workspace

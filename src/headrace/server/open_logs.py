@@ -9,18 +9,17 @@ from functools import partial
 from pathlib import Path
 
 from headrace.define.model import Stream, View
-from headrace.errors import HeadraceError
-from headrace.deliver.notifier import Notifier
+from headrace.deliver.delivery_status import Terms
 from headrace.deliver.event_log import EventLog
 from headrace.deliver.failed_events import PATIENCE_S, FailedCalls, stream_of_view
+from headrace.deliver.notifier import Notifier
 from headrace.deliver.stream_logs import Log, open_derived
-from headrace.deliver.subscription_source import SubscriptionSource, StreamSource
+from headrace.deliver.subscription_source import StreamSource, SubscriptionSource, ViewSource
 from headrace.deliver.subscriptions import Subscriptions
 from headrace.deliver.table_changes import TableChanges
-from headrace.deliver.delivery_status import Terms
-from headrace.deliver.subscription_source import ViewSource
+from headrace.errors import HeadraceError
 from headrace.server.running_stream import RunningStream
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.store.version import NOT_PINNED, Pinned
 
 COUNTING_S = 0.2  # that counting dead letters may delay a status

@@ -14,44 +14,41 @@ from headrace.define.loosening import strictest
 from headrace.define.model import Stream
 from headrace.errors import HeadraceError, StartingError
 from headrace.format import iso_us
-from headrace.ingest.door import Ingest
-from headrace.lake.dead import DeadLetters
-from headrace.lake.figures import lake_figures
+from headrace.ingest.intake import Ingest
+from headrace.lake.dead_letter_pages import DeadLetters
+from headrace.lake.delta_table import LakeState, LakeTable, lake_figures
+from headrace.lake.event_id_index import UniqueIndex
 from headrace.lake.lateness_record import LatenessRecord
-from headrace.lake.pins import ChoosePins, no_pins
 from headrace.lake.replay import Replay, on_spark
-from headrace.lake.table import LakeState, LakeTable
-from headrace.lake.unique_index import UniqueIndex
+from headrace.lake.table_schema import ChoosePins, no_pins
 from headrace.lake.upkeep import Upkeep
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.serve.freshness import Age
-from headrace.server.threads import AppendSupervisor
 from headrace.server.damaged_stream import find_damage
-from headrace.server.describe_view import lanes_by_definition
 from headrace.server.describe_stream import describe_definition
-from headrace.server.threads import Lane
+from headrace.server.describe_view import lanes_by_definition
 from headrace.server.latency import Latencies
 from headrace.server.lateness_status import describe_lateness
+from headrace.server.running_stream import BuildProgress, Lanes
 from headrace.server.skip import describe_lag, skip_offsets
 from headrace.server.status import SkipStatus, StreamStatus
-from headrace.server.running_stream import BuildProgress, Lanes
-from headrace.server.threads import join_all
+from headrace.server.threads import AppendSupervisor, Lane, join_all
 from headrace.spark.failures import one_line
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.store.version import Base, Version
 from headrace.timing import Rate, Timing
-from headrace.transport.opening import open_transport
+from headrace.transport.open_transport import open_transport
 from headrace.transport.position import Position
-from headrace.transport.stored import check_transport
+from headrace.transport.stored_transport import check_transport
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.define.kafka_source import Start
-    from headrace.lake.letters import ReplayStep
-    from headrace.maintain.batch import Batch
-    from headrace.maintain.fused import Fused
-    from headrace.maintain.speed import Speed
+    from headrace.lake.dead_letters import ReplayStep
+    from headrace.maintain.batch_layer import BatchLayer
+    from headrace.maintain.fused_lane import Fused
+    from headrace.maintain.speed_layer import Speed
     from headrace.maintain.suspects import Suspects
     from headrace.maintain.table_snapshots import TableSnapshots
     from headrace.spark.session import Session
@@ -105,7 +102,7 @@ class Pipeline:
         self._supervisor = AppendSupervisor(stream.name)
         self._replay: Replay | None = None
         self._unique: UniqueIndex | None = None
-        self.batch: Batch | None = None
+        self.batch: BatchLayer | None = None
         self._speed: Speed | None = None
         self._suspects: Suspects | None = None
         self._fused: Fused | None = None
@@ -132,7 +129,7 @@ class Pipeline:
         """Start append and maintain, once. If Java ends, they continue with the next session that `session` returns."""
         if self._supervisor.append is not None:
             return
-        from headrace.maintain.fused import Fused  # loads PySpark: the server accepts events first
+        from headrace.maintain.fused_lane import Fused  # loads PySpark: the server accepts events first
 
         fused = Fused(
             self.stream.name,
@@ -148,7 +145,7 @@ class Pipeline:
     def _start_append(self, session: Session, scratch: Path, fused: Fused) -> None:
         # They load PySpark: the server accepts events first.
         from headrace.lake.append import Append
-        from headrace.lake.ids_load import on_spark as load_on_spark
+        from headrace.lake.event_ids_load import on_spark as load_on_spark
 
         settings = self._workspace.settings
         self._unique = UniqueIndex(self.table, scratch, load_on_spark(session))
@@ -179,9 +176,9 @@ class Pipeline:
 
     def _start_maintain(self, session: Session, scratch: Path, fused: Fused, on_applied: Callable[[], None]) -> None:
         # They load PySpark: the server accepts events first.
-        from headrace.maintain.batch import Batch, Pace
+        from headrace.maintain.batch_layer import BatchLayer, Pace
         from headrace.maintain.spark_joins import TableLogs
-        from headrace.maintain.speed import Speed
+        from headrace.maintain.speed_layer import Speed
         from headrace.maintain.suspects import Suspects
         from headrace.maintain.trial import TrialSettings
 
@@ -196,7 +193,7 @@ class Pipeline:
             session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )
         self._fused = fused
-        batch = Batch(
+        batch = BatchLayer(
             session,
             self.stream,
             self.table,

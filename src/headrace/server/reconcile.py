@@ -14,11 +14,11 @@ from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.errors import ConflictError
-from headrace.lake.pins import Pins
-from headrace.lake.table import LakeState
+from headrace.lake.delta_table import LakeState
+from headrace.lake.table_schema import Pins
 from headrace.plan.cost import Way
-from headrace.plan.ways import choose_way
-from headrace.store.base import Store
+from headrace.plan.edits import choose_way
+from headrace.store.store_contract import Store
 from headrace.store.version import NOT_PINNED, Base, Pinned, Point, Version
 
 STEPS = 8  # of a view: go back to a kept version, take it over with another patience, choose again, …

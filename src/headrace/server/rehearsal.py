@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
-from headrace.ingest.door import Ingest
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.intake import Ingest
 from headrace.lake.append import Append
-from headrace.lake.table import LakeTable
-from headrace.maintain.fused import Fused
-from headrace.maintain.speed import Speed
-from headrace.store.opening import open_temporary
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.fused_lane import Fused
+from headrace.maintain.speed_layer import Speed
+from headrace.store.open_store import open_temporary
 from headrace.transport.journal.journal import Journal
 
 _STREAM = """
@@ -58,7 +58,7 @@ def rehearse(spark: SparkSession, scratch: Path, stopping: Callable[[], bool]) -
         register("fused")
         append.start()
         for done in range(ROUNDS):
-            ingest.take(_EVENT, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
+            ingest.take(_EVENT, layout=FileLayout(Format.NDJSON), key=None, keep_bad=False).result()
             deadline = time.monotonic() + LONGEST_S
             while table.state.next_commit <= done and append.is_active() and time.monotonic() < deadline:
                 if stopping():

@@ -12,42 +12,44 @@ from typing import Any
 
 import orjson
 
-from headrace.deliver.alerts.running_alerts import Alerts
-from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
-from headrace.serve.past.past_questions import LakeQuestions
-from headrace.define.definitions import Catalog
-from headrace.define.definitions import graph_of, views_reading
+from headrace.define.definitions import Catalog, graph_of, views_reading
 from headrace.define.kafka_source import parse_place
 from headrace.define.model import LogicalView, Stream
-from headrace.errors import QuestionError, no_own_log, not_a_stream, not_a_view, unknown
+from headrace.deliver.alerts.running_alerts import Alerts
 from headrace.deliver.change_question import ChangeQuestion
-from headrace.deliver.failed_events import FailedCalls
-from headrace.deliver.live_feed import LiveFeed, LiveFeeds
-from headrace.deliver.stream_logs import read_events
+from headrace.deliver.delivery_status import AlertStatus, SilenceStatus, SubscriptionStatus
 from headrace.deliver.event_page import EventPage, EventQuestion
-from headrace.deliver.live_feed import subscribe
-from headrace.deliver.delivery_status import SubscriptionStatus
+from headrace.deliver.failed_events import FailedCalls
+from headrace.deliver.live_feed import LiveFeed, LiveFeeds, subscribe
+from headrace.deliver.sinks.running_sinks import Sinks
+from headrace.deliver.stream_logs import read_events
+from headrace.errors import QuestionError, no_own_log, not_a_stream, not_a_view, unknown
 from headrace.format import iso_us
-from headrace.ingest.door import Ingest, refuse_derived
-from headrace.ingest.formats.layout import Layout
+from headrace.ingest.formats.format_detection import FileLayout
+from headrace.ingest.intake import Ingest, refuse_derived
 from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
-from headrace.lake.dead import DeadLetters
-from headrace.lake.table import LakeTable
-from headrace.plan.change import Plan, RollbackStep
+from headrace.lake.dead_letter_pages import DeadLetters
+from headrace.lake.delta_table import LakeTable
+from headrace.plan.planned_change import Plan, RollbackStep
 from headrace.serve.answer import Answer
-from headrace.serve.question_times import AsOf
-from headrace.serve.explanation import CellQuestion
 from headrace.serve.change_batch import ViewChange
 from headrace.serve.evaluate import answer
-from headrace.serve.explanation import Explanation
+from headrace.serve.explanation import CellQuestion, Explanation
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.serve.question import Question
+from headrace.serve.question_times import AsOf
 from headrace.serve.recent_answers import RecentAnswers
+from headrace.serve.sql.children import Children
+from headrace.serve.sql.logical_answers import AnswerPages, ask_logical
+from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+from headrace.serve.sql.view_queries import run_sql
 from headrace.server.applied_definitions import AppliedDefinitions
+from headrace.server.composed_status import describe_graph, describe_logical, refuse_logical
 from headrace.server.describe_stream import describe_definition
-from headrace.server.open_logs import OpenLogs
-from headrace.server.composed_status import describe_graph
-from headrace.server.composed_status import describe_logical, refuse_logical
+from headrace.server.ingest_tokens import IngestTokens
 from headrace.server.monitor import Monitor
+from headrace.server.open_logs import OpenLogs
+from headrace.server.running_stream import RunningStream
 from headrace.server.sink_status import describe_sink, sink_warnings
 from headrace.server.status import (
     AuditStatus,
@@ -63,19 +65,11 @@ from headrace.server.status import (
     ViewStatus,
     WorkspaceStatus,
 )
-from headrace.server.running_stream import RunningStream
-from headrace.server.ingest_tokens import IngestTokens
 from headrace.server.view_versions import ViewVersions
-from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.spark.jobs import Job
-from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
-from headrace.serve.sql.children import Children
-from headrace.serve.sql.logical_answers import ask_logical
-from headrace.serve.sql.logical_answers import AnswerPages
-from headrace.serve.sql.view_queries import run_sql
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.store.time_limit import TimeLimit
-from headrace.transport.sent import FilePiece
+from headrace.transport.sent_files import FilePiece
 
 
 class Requests:
@@ -130,7 +124,7 @@ class Requests:
         stream: str,
         body: bytes | memoryview,
         *,
-        layout: Layout,
+        layout: FileLayout,
         key: str | None,
         keep_bad: bool,
         file: FilePiece | None = None,

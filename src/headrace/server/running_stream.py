@@ -15,10 +15,10 @@ from headrace.store.version import VersionId
 if TYPE_CHECKING:
     from headrace.define.kafka_source import Start
     from headrace.define.model import Stream
-    from headrace.ingest.door import Ingest
-    from headrace.lake.dead import DeadLetters
-    from headrace.lake.table import LakeState, LakeTable
-    from headrace.maintain.batch import Batch
+    from headrace.ingest.intake import Ingest
+    from headrace.lake.dead_letter_pages import DeadLetters
+    from headrace.lake.delta_table import LakeState, LakeTable
+    from headrace.maintain.batch_layer import BatchLayer
     from headrace.spark.session import Session
     from headrace.store.version import Base, Version
     from headrace.timing import Timing
@@ -69,7 +69,7 @@ class RunningStream(Protocol):
         """Its door."""
 
     @property
-    def batch(self) -> Batch | None:
+    def batch(self) -> BatchLayer | None:
         """Its batch layer, once Spark has started."""
 
     def start(self, session: Session, scratch: Path, on_applied: Callable[[], None]) -> None:

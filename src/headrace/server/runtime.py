@@ -14,28 +14,28 @@ from typing import TYPE_CHECKING
 import structlog
 
 from headrace.deliver.alerts.running_alerts import Alerts
-from headrace.serve.past.past_questions import LakeQuestions
+from headrace.deliver.live_feed import LiveFeeds
+from headrace.deliver.sinks.running_sinks import Sinks
+from headrace.deliver.table_changes import TableChanges
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError
-from headrace.deliver.live_feed import LiveFeeds
-from headrace.deliver.table_changes import TableChanges
 from headrace.serve.evaluate import question_limit
+from headrace.serve.past.past_questions import LakeQuestions
 from headrace.serve.recent_answers import RecentAnswers
-from headrace.server.applied_definitions import AppliedDefinitions
-from headrace.server.open_logs import OpenLogs
-from headrace.server.leasing import take_lease
-from headrace.server.monitor import Monitor
-from headrace.server.requests import Requests
-from headrace.server.leftovers import clean
-from headrace.server.running_stream import RunningStream
-from headrace.server.threads import join_all
-from headrace.server.ingest_tokens import IngestTokens
-from headrace.deliver.sinks.running_sinks import Sinks
-from headrace.spark.failures import one_line
-from headrace.spark.process import SparkProcess
 from headrace.serve.sql.children import Children
 from headrace.serve.sql.logical_answers import AnswerPages
-from headrace.store.opening import open_store
+from headrace.server.applied_definitions import AppliedDefinitions
+from headrace.server.ingest_tokens import IngestTokens
+from headrace.server.leasing import take_lease
+from headrace.server.leftovers import clean
+from headrace.server.monitor import Monitor
+from headrace.server.open_logs import OpenLogs
+from headrace.server.requests import Requests
+from headrace.server.running_stream import RunningStream
+from headrace.server.threads import join_all
+from headrace.spark.failures import one_line
+from headrace.spark.process import SparkProcess
+from headrace.store.open_store import open_store
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.define.model import Sink
+from headrace.deliver.sinks.sink_progress import SinkProgress, new_progress
 from headrace.format import iso_us
 from headrace.secrets import shown
 from headrace.server.status import SinkStatus
-from headrace.deliver.sinks.sink_progress import SinkProgress, new_progress
 
 if TYPE_CHECKING:
     from headrace.deliver.sinks.sink_runner import SinkState

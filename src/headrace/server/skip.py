@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.define.kafka_source import Start
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from headrace.server.status import LagStatus, SkipStatus
-from headrace.transport.base import Transport
 from headrace.transport.position import Position
+from headrace.transport.transport_contract import Transport
 
 SKIP_ID = "headrace:skip:"  # and topic, partition and first offset; its value is the offset at which reading goes on
 

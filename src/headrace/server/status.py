@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from headrace.deliver.delivery_status import AlertStatus
-from headrace.deliver.delivery_status import SubscriptionStatus
+from headrace.deliver.delivery_status import AlertStatus, SubscriptionStatus
 from headrace.format import Shown
-from headrace.transport.base import Skipped
+from headrace.transport.transport_contract import Skipped
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,24 @@
-"""The threads of a running stream: its append, which is restarted, and one for each lane; they are joined before what they use is closed."""
+"""The threads of a running stream: its append, which is restarted, and one for each lane; they are joined before what
+they use is closed.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
-import structlog
-from headrace.disk import from_system
-from headrace.errors import FencedError, JavaEndedError, NotReadyError
-from headrace.spark.failures import one_line
-from collections.abc import Callable
 from pathlib import Path
-from headrace.disk import disk_full, is_disk_full
-from headrace.errors import HeadraceError, JavaEndedError, NotReadyError
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from headrace.disk import disk_full, from_system, is_disk_full
+from headrace.errors import FencedError, HeadraceError, JavaEndedError, NotReadyError
+from headrace.spark.failures import one_line
 
 if TYPE_CHECKING:
     from headrace.lake.append import Append
-
 
 
 RESTARTS_S = (0.5, 1, 2, 5, 10)  # pauses before a failed append starts again
@@ -105,7 +105,6 @@ class AppendSupervisor:
                 append.start()
 
 
-
 IDLE_S = 5.0  # how often an idle lane looks for stalled versions to retry
 RETRY_S = 1.0  # delay before a failed step is retried
 
@@ -170,7 +169,6 @@ class Lane:
         if worked:
             self.last_ms = (time.monotonic() - start_s) * 1000
         return worked
-
 
 
 threads_log = structlog.get_logger("headrace.threads")

@@ -9,14 +9,14 @@ from headrace.define.definitions import Catalog
 from headrace.define.model import View
 from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
 from headrace.plan.cost import Costs, Size, lake_size, load_now, unread_size
+from headrace.plan.edits import choose_way
 from headrace.plan.rollback import Rollback, plan_rollback
-from headrace.plan.ways import choose_way
-from headrace.server.describe_view import describe_audit, join_lanes
 from headrace.server.describe_versions import describe_versions
+from headrace.server.describe_view import describe_audit, join_lanes
 from headrace.server.reconcile import pin_tables, point_of
-from headrace.server.status import AuditStatus, RefreshStatus, VersionStatus
 from headrace.server.running_stream import RunningStream
-from headrace.store.base import Store
+from headrace.server.status import AuditStatus, RefreshStatus, VersionStatus
+from headrace.store.store_contract import Store
 from headrace.store.version import Pinned, Point, Version
 from headrace.workspace.settings import Workspace
 

@@ -17,8 +17,15 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.errors import MachineError
-from headrace.spark.session import JavaPriorities
-from headrace.spark.session import BATCH_POOL, QUICK_JAVA, SPEED_POOLS, java_command, java_of, java_process
+from headrace.spark.session import (
+    BATCH_POOL,
+    QUICK_JAVA,
+    SPEED_POOLS,
+    JavaPriorities,
+    java_command,
+    java_of,
+    java_process,
+)
 
 LARGEST_OUTPUT = 1_000_000  # bytes of Java's messages that are kept at the next start
 SPEED_WEIGHT = 8

@@ -10,7 +10,7 @@ from importlib import import_module
 from pyspark import daemon
 
 # By name, since this package may not import `lake`. Arrow loads pandas with its first array.
-PRELOADED = ("pandas", "headrace.lake.range", "headrace.maintain.lift")
+PRELOADED = ("pandas", "headrace.lake.append_task", "headrace.maintain.lift")
 MALLOC = {-3: 32 << 20, -1: 128 << 20, -2: 16 << 20}  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD of <malloc.h>
 
 for _module in PRELOADED:

@@ -14,8 +14,7 @@ import structlog
 
 from headrace.errors import HeadraceError, StartingError
 from headrace.spark.failures import one_line
-from headrace.spark.session import JavaPriorities
-from headrace.spark.session import executors, is_alive, java_process
+from headrace.spark.session import JavaPriorities, executors, is_alive, java_process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,6 @@
-"""A Spark session without PySpark itself: its Java process, and the priorities of the threads of that; `build.py` builds one."""
+"""A Spark session without PySpark itself: its Java process, and the priorities of the threads of that; `build.py`
+builds one.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,16 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
 from headrace.errors import MachineError
-import time
-from contextlib import suppress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
 
 
 Session = Callable[[], "SparkSession"]  # the current session; NotReadyError while a server starts Java
@@ -77,7 +79,6 @@ def is_alive(session: SparkSession) -> bool:
         return not session.sparkContext._jsc.sc().isStopped()
     except Exception:  # errors of Py4J and of the system have no common base; a discarded context has no _jsc
         return False
-
 
 
 JAVA_NICENESS = 5  # of Java, and of the workers of the append

@@ -11,9 +11,9 @@ from datetime import date
 from typing import Any
 
 from headrace.aggregate import Value
+from headrace.define.model import View
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.language.terms import in_backticks
-from headrace.define.model import View
 from headrace.types import DOUBLE, Type
 
 NULL = "n"

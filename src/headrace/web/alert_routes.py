@@ -8,11 +8,10 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from headrace.language.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
+from headrace.language.durations import parse_duration
 from headrace.web.body import read_body
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_json
 from headrace.web.version_routes import describe_body, read_fields
 
 if TYPE_CHECKING:

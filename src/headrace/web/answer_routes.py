@@ -14,9 +14,7 @@ from headrace.serve import explanation
 from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
 from headrace.web.body import read_body, read_object
-from headrace.web.replies import reply_when_done
-from headrace.web.replies import reply_encoded
-from headrace.web.replies import NamedRoute, PlainRoute
+from headrace.web.replies import NamedRoute, PlainRoute, reply_encoded, reply_when_done
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -97,8 +95,7 @@ _CELL_DESCRIPTIONS = {
     "window": "window size, such as 1h; default: that of the view",
     "every": "interval between window starts, such as 5m",
     "zone": "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC",
-    "limit": f"maximum number of events: default {explanation.DEFAULT_LIMIT}, "
-    f"at most {explanation.HIGHEST_LIMIT:,}",
+    "limit": f"maximum number of events: default {explanation.DEFAULT_LIMIT}, at most {explanation.HIGHEST_LIMIT:,}",
     "cursor": "next_cursor of the previous reply",
 }
 _EXPLAIN_DOC: dict[str, Any] = {

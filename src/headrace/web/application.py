@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from headrace.web.body import BodyAdmission
 from headrace.web.alert_routes import alert_routes
 from headrace.web.answer_routes import answer_routes, explain_routes
+from headrace.web.body import BodyAdmission
 from headrace.web.change_routes import change_routes
 from headrace.web.dead_letter_routes import dead_letter_routes
 from headrace.web.guard import Guard
@@ -19,8 +19,7 @@ from headrace.web.meter import Meter, RequestNumbers
 from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview_routes import overview_routes
 from headrace.web.page import page_routes
-from headrace.web.replies import add_error_handlers
-from headrace.web.replies import PlainRoutes
+from headrace.web.replies import PlainRoutes, add_error_handlers
 from headrace.web.sink_routes import sink_routes
 from headrace.web.skip_routes import skip_routes
 from headrace.web.sql_routes import sql_routes

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from headrace.errors import OverloadError
 import asyncio
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
 import orjson
 from starlette.requests import ClientDisconnect, Request
-from headrace.errors import HeadraceError, RequestError, SlowError, TooLargeError, UnsupportedError
-from headrace.ingest.formats.compression import Compression, Unpacked
-from headrace.ingest.formats.layout import Format, Layout, make_layout
-from headrace.ingest.formats.source import ByteSource
-from headrace.transport.sent import FilePiece
+
+from headrace.errors import HeadraceError, OverloadError, RequestError, SlowError, TooLargeError, UnsupportedError
+from headrace.ingest.formats.byte_source import ByteSource, Compression, Unpacked
+from headrace.ingest.formats.format_detection import FileLayout, Format, make_layout
+from headrace.transport.sent_files import FilePiece
 from headrace.web.meter import BODY_BYTES
-from headrace.web.protocol import RECEIVE_BODY
-from headrace.web.protocol import BodyReceiver
-
-
+from headrace.web.protocol import RECEIVE_BODY, BodyReceiver
 
 FREE_BYTES = 64 << 10  # a body that fits in a connection's buffer is always admitted
 
@@ -67,7 +64,6 @@ class BodyClaim:
             self.size = size
 
 
-
 BLOCK_BYTES = 1 << 20
 SLOWEST_BYTES_PER_S = 64 << 10
 LONGEST_MARK = 200
@@ -91,7 +87,7 @@ _ACCEPTABLE = "application/json, application/x-ndjson, text/csv, application/vnd
 _COMPRESSIONS = {"gzip": Compression.GZIP, "x-gzip": Compression.GZIP, "zstd": Compression.ZSTD}
 
 
-def read_layout(request: Request) -> Layout:
+def read_layout(request: Request) -> FileLayout:
     """The format that the request states."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in CONTENT_TYPES:

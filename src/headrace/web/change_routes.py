@@ -14,8 +14,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.deliver.change_question import ChangeQuestion
-from headrace.deliver.live_feed import FedBatch, LiveFeed, Wake, encode_columns, encode_messages
-from headrace.deliver.live_feed import ChangeReader
+from headrace.deliver.live_feed import ChangeReader, FedBatch, LiveFeed, Wake, encode_columns, encode_messages
 from headrace.serve.change_batch import ChangeCursor
 from headrace.web import sse
 from headrace.web.replies import NamedRoute

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from headrace.lake.letters import DEFAULT_LIMIT, MOST_LIMIT
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.lake.dead_letters import DEFAULT_LIMIT, MOST_LIMIT
+from headrace.web.replies import NamedRoute, reply_json
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime

@@ -1,20 +1,24 @@
-"""Checks access of every request: token, session and origin; an unexpected exception becomes a 500 and a stack trace in the log."""
+"""Checks access of every request: token, session and origin; an unexpected exception becomes a 500 and a stack trace
+in the log.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import time
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
-import ipaddress
 from functools import lru_cache
+from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlsplit
+
 import structlog
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from headrace.disk import from_system
 from headrace.errors import (
     BadRequestError,
@@ -24,10 +28,7 @@ from headrace.errors import (
     UnauthorizedError,
     WorkspaceError,
 )
-from headrace.web.replies import reply_error
-from headrace.web.replies import whole_path
-
-
+from headrace.web.replies import reply_error, whole_path
 
 LASTS_S = 12 * 3600
 
@@ -86,7 +87,6 @@ class Sessions:
     def _set(self, value: str, seconds: int, secure: bool) -> str:
         end = "; Secure" if secure else ""
         return f"{self.cookie}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{end}"
-
 
 
 OPEN_PATHS = {"/health"}  # needs no token: load balancers call it

@@ -11,12 +11,12 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.language.durations import parse_duration
 from headrace.errors import DefinitionError, RequestError
 from headrace.ingest.receiver import IngestReply
-from headrace.transport.base import LONGEST_KEY
-from headrace.web.body import BodyAdmission
+from headrace.language.durations import parse_duration
+from headrace.transport.transport_contract import LONGEST_KEY
 from headrace.web.body import (
+    BodyAdmission,
     declared_bytes,
     read_body,
     read_compression,
@@ -26,8 +26,7 @@ from headrace.web.body import (
     unpack_body,
 )
 from headrace.web.meter import EVENT_COUNTS
-from headrace.web.replies import reply_json
-from headrace.web.replies import PlainRoute
+from headrace.web.replies import PlainRoute, reply_json
 
 if TYPE_CHECKING:
     from headrace.ingest.receiver import TokenState

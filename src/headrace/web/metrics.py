@@ -23,8 +23,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
-from headrace.deliver.delivery_status import AlertStatus
-from headrace.deliver.delivery_status import SubscriptionStatus
+from headrace.deliver.delivery_status import AlertStatus, SubscriptionStatus
 from headrace.server.status import SinkStatus, StreamStatus, ViewStatus, WorkspaceStatus
 from headrace.timing import Timing
 
@@ -58,7 +57,9 @@ class StatusNumber(Generic[Of]):
 
 OF_STREAMS: tuple[StatusNumber[StreamStatus], ...] = (
     StatusNumber("headrace_events", "Events in the log of a stream.", lambda s: s.events, counts=True),
-    StatusNumber("headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters),
+    StatusNumber(
+        "headrace_dead_letters", "Dead letters of a stream; a replay can reduce them.", lambda s: s.dead_letters
+    ),
     StatusNumber(
         "headrace_duplicates",
         "Events of a stream with UNIQUE that repeated others when they came, and are dead letters.",
@@ -67,7 +68,9 @@ OF_STREAMS: tuple[StatusNumber[StreamStatus], ...] = (
     ),
     StatusNumber("headrace_commits", "Lake commits of a stream.", lambda s: s.commits, counts=True),
     StatusNumber("headrace_events_per_second", "Recent events per second.", lambda s: s.events_per_second),
-    StatusNumber("headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes),
+    StatusNumber(
+        "headrace_backlog_bytes", "Bytes of the journal that are not in the lake yet.", lambda s: s.backlog_bytes
+    ),
     StatusNumber(
         "headrace_kafka_lag_events",
         "Events in Kafka that are not in the lake yet, by offsets; absent while the broker is away.",
@@ -89,9 +92,13 @@ OF_VIEWS: tuple[StatusNumber[ViewStatus], ...] = (
         lambda v: int(v.freshness_ms is not None),
     ),
     StatusNumber("headrace_view_lag_commits", "Commits that a view does not have yet.", lambda v: _lag_commits(v)),
-    StatusNumber("headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v.lag_bytes),
+    StatusNumber(
+        "headrace_view_lag_bytes", "Bytes of the journal that a view does not have yet.", lambda v: v.lag_bytes
+    ),
     StatusNumber("headrace_view_stalled", "1 while a view is stalled.", lambda v: int(v.stalled is not None)),
-    StatusNumber("headrace_view_building", "1 while a new version is being built.", lambda v: int(v.building is not None)),
+    StatusNumber(
+        "headrace_view_building", "1 while a new version is being built.", lambda v: int(v.building is not None)
+    ),
     StatusNumber("headrace_view_version", "The serving version.", lambda v: v.version),
     StatusNumber("headrace_view_horizon", "The first commit of the speed layer.", lambda v: v.horizon),
     StatusNumber("headrace_view_batch_tables", "Batch tables of a view.", lambda v: v.batch_tables),
@@ -157,7 +164,9 @@ OF_SUBSCRIPTIONS: tuple[StatusNumber[SubscriptionStatus], ...] = (
 )
 OF_ALERTS: tuple[StatusNumber[AlertStatus], ...] = (
     StatusNumber("headrace_alert_firing", "Keys for which an alert fires.", lambda a: a.firing),
-    StatusNumber("headrace_alert_pending", "Keys for which the condition holds, but not long enough.", lambda a: a.pending),
+    StatusNumber(
+        "headrace_alert_pending", "Keys for which the condition holds, but not long enough.", lambda a: a.pending
+    ),
     StatusNumber("headrace_alert_undelivered", "Notices that their target has not got yet.", lambda a: a.undelivered),
     StatusNumber(
         "headrace_alert_failing",

@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from headrace.errors import RequestError
 from headrace.web.body import read_body
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_json
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime

@@ -1,20 +1,19 @@
-"""Connections: limits on their number, and on the time and size of headers; large bodies are received without copies."""
+"""Connections: limits on their number and on the time and size of headers; large bodies are received without copies."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-from starlette.requests import ClientDisconnect
-from headrace.ingest.memory import allocate
 import http
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
 import httptools
 import orjson
+from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
 from headrace.errors import HeaderError, HeadraceError, OverloadError, RequestError, SlowError
-
-
+from headrace.ingest.line_buffers import allocate
 
 if TYPE_CHECKING:
     pass
@@ -76,7 +75,6 @@ class BodyReceiver(asyncio.BufferedProtocol):
         flow.pause_reading()
         transport.set_protocol(protocol)
         flow.resume_reading()
-
 
 
 HEADER_BYTES = 64 << 10

@@ -1,15 +1,28 @@
-"""JSON replies, the one shape of every failure, long-running replies with progress, and the routes on the path of every event and answer."""
+"""JSON replies, the one shape of every failure, long-running replies with progress, and the routes on the path of
+every event and answer.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import unquote
+
+import anyio.to_thread
 import orjson
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 from headrace.errors import (
     HeadraceError,
+    InternalError,
     MethodError,
     OverloadError,
     RequestError,
@@ -18,23 +31,7 @@ from headrace.errors import (
     TooLargeError,
     UnauthorizedError,
 )
-from collections.abc import Callable, Coroutine, Iterable
-from urllib.parse import unquote
-from fastapi import APIRouter, Request
-from fastapi.routing import APIRoute
-from starlette.routing import Match
-from starlette.types import ASGIApp, Receive, Scope, Send
-from headrace.errors import HeadraceError
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-import anyio.to_thread
-from fastapi import Request
-from starlette.responses import Response, StreamingResponse
-from headrace.errors import HeadraceError, InternalError
 from headrace.spark.jobs import Job
-
-
 
 JSON = "application/json"
 RETRY_AFTER_S = "1"
@@ -98,7 +95,6 @@ def add_error_handlers(app: FastAPI) -> None:
         )
 
 
-
 _SLASH = "\x1f"  # in the path of a request: a slash of a name. No name has a control character.
 
 
@@ -160,7 +156,6 @@ class PlainRoutes:
                 await reply(scope, receive, send)
                 return
         await self._app(scope, receive, send)
-
 
 
 NDJSON = "application/x-ndjson"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_json
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime

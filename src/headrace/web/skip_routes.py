@@ -10,8 +10,7 @@ from starlette.responses import Response
 
 from headrace.errors import RequestError
 from headrace.web.body import read_body
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_json
 from headrace.web.version_routes import describe_body, read_fields
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headrace.errors import SqlError, did_you_mean
-from headrace.spark.jobs import Job
-from headrace.serve.sql.sql_answer import ARROW_STREAM
 from headrace.serve.sql.children import MOST_BYTES
+from headrace.serve.sql.sql_answer import ARROW_STREAM
 from headrace.serve.sql.view_queries import DEFAULT_LIMIT, HIGHEST_LIMIT
+from headrace.spark.jobs import Job
 from headrace.web.body import read_body, read_object
-from headrace.web.replies import ended_with
-from headrace.web.replies import reply_json
+from headrace.web.replies import ended_with, reply_json
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime

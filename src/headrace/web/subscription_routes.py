@@ -12,13 +12,12 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.errors import RequestError, did_you_mean
-from headrace.deliver.subscription_queue import Delivery, SubscriptionQueue
 from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT, DEFAULT_TIMEOUT, MOST_BATCH
+from headrace.deliver.subscription_queue import Delivery, SubscriptionQueue
+from headrace.errors import RequestError, did_you_mean
 from headrace.web.body import read_body, read_object
 from headrace.web.ingest_routes import LONGEST_WAIT_S, read_wait
-from headrace.web.replies import reply_encoded, reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_encoded, reply_json
 from headrace.web.sse import LOOK_S, READING, Heartbeat, hello, message, reply_events, stopping, wants_events
 from headrace.web.tail_routes import read_number
 

@@ -12,18 +12,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from headrace.errors import QuestionError, RequestError
-from headrace.ingest.changes import deletions
-from headrace.ingest.formats.layout import Format, Layout
-from headrace.serve.question import Question
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.row_deletions import deletions
 from headrace.serve.json_values import encoder, key_value
+from headrace.serve.question import Question
 from headrace.server.composed_status import find_table, find_writable
 from headrace.web.answer_routes import ASK_DOC, LOOKUP_DOC
 from headrace.web.body import read_body, read_compression, read_layout, read_object, unpack_body
 from headrace.web.ingest_routes import EVENTS_DOC
 from headrace.web.meter import EVENT_COUNTS
-from headrace.web.replies import reply_when_done
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_json, reply_when_done
 
 if TYPE_CHECKING:
     from headrace.define.model import Table
@@ -44,7 +42,7 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
     """The endpoints, over a runtime."""
     routes = APIRouter(tags=["tables"], route_class=NamedRoute)
 
-    async def ingest(table: str, body: bytes, layout: Layout, request: Request) -> Response:
+    async def ingest(table: str, body: bytes, layout: FileLayout, request: Request) -> Response:
         key = request.headers.get("idempotency-key")
 
         def take() -> IngestReply:
@@ -79,7 +77,7 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
         keys = _typed(declared, _keys_of(request)) or _read_keys(declared, await read_body(request, max_body))
         may_repeat = "idempotency-key" in request.headers
         changes = deletions(table, declared.key, declared.event_time, keys, may_repeat=may_repeat)
-        return await ingest(table, orjson.dumps(changes), Layout(Format.JSON), request)
+        return await ingest(table, orjson.dumps(changes), FileLayout(Format.JSON), request)
 
     @routes.get("/v1/tables/{table}", response_class=Response, openapi_extra=ASK_DOC)
     async def rows(table: str, request: Request) -> Response:

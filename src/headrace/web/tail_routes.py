@@ -10,15 +10,14 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.errors import NotFoundError, QuestionError, RequestError, did_you_mean
 from headrace.deliver.event_log import FROM
-from headrace.deliver.stream_logs import Log, first_cursor
 from headrace.deliver.event_page import DEFAULT_LIMIT, HIGHEST_LAST, HIGHEST_LIMIT, Cursor, EventPage, EventQuestion
 from headrace.deliver.filters import EventFilter
+from headrace.deliver.stream_logs import Log, first_cursor
+from headrace.errors import NotFoundError, QuestionError, RequestError, did_you_mean
 from headrace.serve.question import read_key
 from headrace.web.ingest_routes import LONGEST_WAIT_S, read_wait
-from headrace.web.replies import JSON, reply_encoded
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import JSON, NamedRoute, reply_encoded
 from headrace.web.sse import LOOK_S, READING, Heartbeat, encoded, hello, reply_events, stopping
 
 if TYPE_CHECKING:

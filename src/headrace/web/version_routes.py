@@ -11,11 +11,10 @@ from starlette.responses import Response
 
 from headrace.errors import RequestError
 from headrace.web.body import read_body
-from headrace.web.replies import reply_json
-from headrace.web.replies import NamedRoute
+from headrace.web.replies import NamedRoute, reply_json
 
 if TYPE_CHECKING:
-    from headrace.plan.change import RollbackStep
+    from headrace.plan.planned_change import RollbackStep
     from headrace.server.runtime import Runtime
 
 _SMALL_BODY = 64 << 10

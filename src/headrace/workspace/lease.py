@@ -17,8 +17,8 @@ import orjson
 
 from headrace.disk import replace_file
 from headrace.errors import FencedError, InUseError
-from headrace.logger import Logger
-from headrace.workspace.holder import Holder, boot_id, live_holder, pid_namespace, read_holder
+from headrace.lazy import Logger
+from headrace.workspace.lease_holder import Holder, boot_id, live_holder, pid_namespace, read_holder
 
 LOCK_TRIES, LOCK_PAUSE_S = 100, 0.02
 TURN_S, TURN_PAUSE_S = 3600.0, 0.1  # how long to wait for a process that is not a server

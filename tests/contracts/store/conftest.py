@@ -10,10 +10,10 @@ from typing import Protocol
 import duckdb
 import pytest
 
-from headrace.store.base import Store, StoreReader
 from headrace.store.duckdb.database import SETTINGS
-from headrace.store.duckdb.reading import open_file
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_reader import open_file
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Store, StoreReader
 
 
 class Place(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.define.model import View
-from headrace.store.columns import COUNTED
+from headrace.store.partial_columns import COUNTED
 from headrace.store.selection import Selection
 from tests.unit.serve.reference import calendar_window, same
 from tests.unit.store.partial_files import Event, given_of

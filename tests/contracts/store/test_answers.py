@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.language.calendar import Calendar
 from headrace.define.model import View
-from headrace.store.base import Snapshot, Store
+from headrace.language.calendar import Calendar
 from headrace.store.selection import Selection
+from headrace.store.store_contract import Snapshot, Store
 from headrace.store.version import Version
 from headrace.types import DOUBLE, STRING, Type
 from tests.contracts.store.conftest import Place

@@ -14,8 +14,8 @@ import pytest
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Column, View
 from headrace.errors import ConflictError, CorruptionError, UnavailableError
-from headrace.store.base import Comparison, Drift, Store
-from headrace.store.columns import CORRECTIONS, EVENTS
+from headrace.store.partial_columns import CORRECTIONS, EVENTS
+from headrace.store.store_contract import Comparison, Drift, Store
 from headrace.store.version import BatchTable, Version
 from tests.contracts.store.layers import (
     VIEW,

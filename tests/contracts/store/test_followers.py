@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import Store, StoreReader
-from headrace.store.changes import Follower, Log
-from headrace.store.columns import FROM, KEY_ID, PANE, TO
-from headrace.store.duckdb import log as duckdb_log
+from headrace.store.duckdb import change_log as duckdb_log
+from headrace.store.duckdb.change_log import Follower, TouchedTicks
+from headrace.store.partial_columns import FROM, KEY_ID, PANE, TO
 from headrace.store.selection import Selection
+from headrace.store.store_contract import Store, StoreReader
 from headrace.store.version import Version
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import VIEW, build, end_beat, find, merge, serving, step
@@ -21,7 +21,7 @@ from tests.unit.store.partial_files import simple_event
 MINUTE = 60_000
 
 
-def log_of(store: Store, version: Version) -> Log | None:
+def log_of(store: Store, version: Version) -> TouchedTicks | None:
     with store.snapshot() as snapshot:
         return snapshot.log(version)
 
@@ -50,7 +50,7 @@ def test_steps_are_logged_from_when_somebody_follows(store: Store, tmp_path: Pat
     merge(store, tmp_path, version, [simple_event("/a", 0), simple_event("/a", 5), simple_event(None, MINUTE)])
     store.apply(step(2, 4), {version.id: []})
     merge(store, tmp_path, version, [simple_event("/a", 2 * MINUTE)])
-    assert log_of(store, version) == Log(1, 5)
+    assert log_of(store, version) == TouchedTicks(1, 5)
     assert ticks(store, version) == [(2, 2), (5, 1)]
     assert ticks(store, version, 2) == [(5, 1)]
     assert panes(store, version, 0, 4) == [0, MINUTE]
@@ -74,13 +74,13 @@ def test_the_last_one_to_leave_takes_the_log_along(store: Store, tmp_path: Path)
     store.unfollow("traffic", "one")
     store.unfollow("traffic", "nobody")
     merge(store, tmp_path, version, [simple_event("/a", 0)])
-    assert log_of(store, version) == Log(0, 2)
+    assert log_of(store, version) == TouchedTicks(0, 2)
     store.unfollow("traffic", "two")
     merge(store, tmp_path, version, [simple_event("/a", 0)])
     assert log_of(store, version) is None
     store.follow("traffic", "three")
     merge(store, tmp_path, version, [simple_event("/a", 0)])
-    assert log_of(store, version) == Log(3, 4)
+    assert log_of(store, version) == TouchedTicks(3, 4)
 
 
 def test_followers_and_the_log_survive_a_restart(place: Place, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_followers_and_the_log_survive_a_restart(place: Place, tmp_path: Path) -
     store = place.open(2)
     assert followers(store) == [Follower("traffic", "one", 1, 1, "its own word")]
     merge(store, tmp_path, version, [simple_event("/a", MINUTE)])
-    assert log_of(store, version) == Log(0, 2)
+    assert log_of(store, version) == TouchedTicks(0, 2)
     assert panes(store, version, 1, 2) == [MINUTE]
     store.close()
     reading = place.open_to_read()
@@ -109,7 +109,7 @@ def test_a_beat_touches_nothing(store: Store, tmp_path: Path) -> None:
     begun = store.begin_beat("traffic", 1, "events")
     merge(store, tmp_path, version, [simple_event("/b", 0)])
     end_beat(store, tmp_path, begun, [simple_event("/a", 0)], merged=True)
-    assert log_of(store, version) == Log(1, 3)
+    assert log_of(store, version) == TouchedTicks(1, 3)
     assert ticks(store, version) == [(2, 1), (3, 1)]
 
 
@@ -125,7 +125,7 @@ def test_a_log_with_a_gap_begins_anew(store: Store, tmp_path: Path) -> None:
     merge(store, tmp_path, version, [simple_event("/a", 0)])  # it catches up while it does not serve
     store.promote("traffic", 1)
     merge(store, tmp_path, version, [simple_event("/a", MINUTE)])
-    assert log_of(store, version) == Log(2, 3)
+    assert log_of(store, version) == TouchedTicks(2, 3)
     assert panes(store, version, 0, 3) == [MINUTE]
 
 
@@ -202,7 +202,7 @@ def test_a_step_that_touches_too_much_is_not_logged(store: Store, tmp_path: Path
     store.follow("traffic", "one")
     merge(store, tmp_path, version, [simple_event("/a", 0)])
     merge(store, tmp_path, version, [simple_event("/a", at * MINUTE) for at in range(4)])
-    assert log_of(store, version) == Log(2, 2)
+    assert log_of(store, version) == TouchedTicks(2, 2)
     assert ticks(store, version) == []
 
 
@@ -213,7 +213,7 @@ def test_the_log_keeps_the_newest_cells(store: Store, tmp_path: Path) -> None:
     store.advance("traffic", "one", 1, 0)
     for _ in range(4):
         merge(store, tmp_path, version, [simple_event("/a", 0), simple_event("/b", 0)])
-    assert log_of(store, version) == Log(2, 4)
+    assert log_of(store, version) == TouchedTicks(2, 4)
     assert ticks(store, version) == [(3, 2), (4, 2)]
 
 
@@ -228,7 +228,7 @@ def test_what_all_followers_have_passed_goes_after_a_time(
     store.advance("traffic", "one", 1, 2)
     for _ in range(5):
         merge(store, tmp_path, version, [simple_event("/a", 0)])
-    assert log_of(store, version) == Log(2, 5)
+    assert log_of(store, version) == TouchedTicks(2, 5)
     monkeypatch.setattr(duckdb_log, "OLDEST_US", 1)  # what one has not passed by then
     merge(store, tmp_path, version, [simple_event("/a", 0)])
-    assert log_of(store, version) == Log(4, 6)
+    assert log_of(store, version) == TouchedTicks(4, 6)

@@ -12,9 +12,9 @@ import pytest
 from headrace.define.catalog import load
 from headrace.define.model import View
 from headrace.serve.evaluate import answer, answer_held
-from headrace.serve.question import Question
 from headrace.serve.freshness import Fresh
-from headrace.store.base import Store
+from headrace.serve.question import Question
+from headrace.store.store_contract import Store
 from headrace.store.version import Version
 from tests.contracts.store.layers import merge
 from tests.own_code import write_definitions

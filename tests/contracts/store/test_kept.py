@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import Store
-from headrace.store.duckdb import files
+from headrace.store.duckdb import store_files
+from headrace.store.store_contract import Store
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import VIEW
 
@@ -40,10 +40,10 @@ def test_the_next_process_has_them(place: Place) -> None:
 
 
 def test_a_store_that_starts_anew_has_them_and_the_numbers_of_versions(tmp_path: Path) -> None:
-    paused = files.open_store(tmp_path, 1)
+    paused = store_files.open_store(tmp_path, 1)
     paused.register(VIEW, "a", {"events": 5})
     paused.keep("sink", "a", "1")
-    successor = files.DuckStore.open(
+    successor = store_files.DuckStore.open(
         tmp_path / "store" / "views-00000002.duckdb", 2
     )  # as it does while 1 holds its file
     assert successor.kept("sink") == {"a": "1"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.base import Selection, Store
+from headrace.store.store_contract import Selection, Store
 from headrace.store.version import Version
 from headrace.types import DATE, STRING
 from tests.contracts.store.layers import build, find, merge

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.store.base import Snapshot, Store
-from headrace.store.duckdb.held import Held, Lookups
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.duckdb.row_cache import CachedView, Lookups
 from headrace.store.selection import Selection
+from headrace.store.store_contract import Snapshot, Store
 from headrace.store.version import Version
 from headrace.types import INT, STRING
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, step, versions, write
@@ -124,13 +124,13 @@ def test_lookups_with_steps_beside_held_rows_give_the_reference(
     store: DuckStore, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
-    find_rows = Held.find
+    find_rows = CachedView.find
 
-    def counted(self: Held, *arguments: object) -> object:
+    def counted(self: CachedView, *arguments: object) -> object:
         steps.append(len(self.steps))
         return find_rows(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Held, "find", counted)
+    monkeypatch.setattr(CachedView, "find", counted)
     writer = Writer(store, tmp_path, seed)
     for _ in range(25):
         for _ in range(writer.chance.choice([0, 3, 10])):

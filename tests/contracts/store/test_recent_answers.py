@@ -15,10 +15,10 @@ import pytest
 
 from headrace.errors import NotFoundError
 from headrace.serve.evaluate import answer
+from headrace.serve.freshness import Fresh
 from headrace.serve.question import Question
 from headrace.serve.recent_answers import RecentAnswers
-from headrace.serve.freshness import Fresh
-from headrace.store.base import Snapshot, Store
+from headrace.store.store_contract import Snapshot, Store
 from headrace.store.version import Version
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, versions
 from tests.unit.store.partial_files import Event, make_view, simple_event

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import FencedError
-from headrace.store.base import Store
-from headrace.store.columns import CORRECTIONS, KEY_ID, PANE
+from headrace.store.partial_columns import CORRECTIONS, KEY_ID, PANE
 from headrace.store.selection import Selection
+from headrace.store.store_contract import Store
 from headrace.store.version import Point
 from headrace.transport.position import START, Position
 from headrace.types import DOUBLE, STRING, TIMESTAMP

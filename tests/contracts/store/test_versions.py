@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConflictError, FencedError
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 from headrace.types import INT, STRING
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import (

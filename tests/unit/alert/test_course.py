@@ -9,8 +9,7 @@ import pytest
 
 from headrace.deliver.alerts import advance
 from headrace.deliver.alerts.advance import AlertRules, absent, note_rows, note_time
-from headrace.deliver.alerts.alert_state import ViewClock, Observation
-from headrace.deliver.alerts.alert_state import AlertState, Silence
+from headrace.deliver.alerts.alert_state import AlertState, Observation, Silence, ViewClock
 from headrace.serve.windows import Windows
 
 MINUTE = 60_000_000

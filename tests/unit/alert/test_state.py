@@ -7,8 +7,16 @@ from pathlib import Path
 import orjson
 import pytest
 
-from headrace.deliver.alerts.alert_state import Incident
-from headrace.deliver.alerts.alert_state import AlertState, IncidentEntry, Notice, Silence, key_text, read_state, write_state
+from headrace.deliver.alerts.alert_state import (
+    AlertState,
+    Incident,
+    IncidentEntry,
+    Notice,
+    Silence,
+    key_text,
+    read_state,
+    write_state,
+)
 from headrace.errors import CorruptionError
 
 INCIDENT = Incident(1, 2, {"page": "/home", "n": 7}, 2, 1, 4, "firing", fired_at_us=1)

@@ -6,8 +6,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from headrace.deliver.alerts.advance import AlertRules
-from headrace.deliver.alerts.notice_targets import CONNECTOR, NoticeDelivery
 from headrace.deliver.alerts.alert_watch import ViewWatch, rules_of
+from headrace.deliver.alerts.notice_targets import CONNECTOR, NoticeDelivery
 from headrace.workspace.settings import Settings, Workspace
 from tests.unit.alert.watched import Watched, events
 from tests.unit.serve.workbench import bench, view_of

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.define.model import Alert
 from headrace.deliver.alerts.advance import AlertRules
 from headrace.deliver.alerts.alert_state import read_state
 from headrace.deliver.alerts.alert_watch import StreamWatch
-from headrace.define.model import Alert
 from tests.unit.alert.watched import Watched, alert_of, events
 from tests.unit.serve.workbench import bench, view_of
 

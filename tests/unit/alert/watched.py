@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.deliver.alerts.advance import AlertRules
-from headrace.deliver.alerts.alert_watch import ViewWatch, rules_of
 from headrace.define.catalog import parse
 from headrace.define.model import Alert
+from headrace.deliver.alerts.advance import AlertRules
+from headrace.deliver.alerts.alert_watch import ViewWatch, rules_of
 from tests.unit.serve.workbench import STREAM, Workbench
 from tests.unit.store.partial_files import Event, simple_event
 

@@ -13,7 +13,7 @@ from headrace.bench import history
 from headrace.bench.edits import edits, estimates_off_by
 from headrace.bench.judge import Definition, Judge, PageAnswer, wrong_answers
 from headrace.define.catalog import parse
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 
 
 def small_lake(folder: Path) -> LakeTable:

@@ -14,7 +14,7 @@ from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.errors import DefinitionError
 from headrace.plan.edits import describe_output
-from headrace.store.columns import partials_of
+from headrace.store.partial_columns import partials_of
 from headrace.types import INT, STRING, Expression
 from tests.aggregates import TEST_ONLY, CountAbove, NewestBy, Tally
 

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type
-from headrace.errors import DefinitionError
 from headrace.engine.time_functions import register
+from headrace.errors import DefinitionError
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, decimal
 
 

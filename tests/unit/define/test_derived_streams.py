@@ -10,10 +10,10 @@ import pytest
 
 from headrace.define.catalog import Catalog, load, parse
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.language.source_text import each
 from headrace.define.model import Stream, View
 from headrace.define.relation import Explode, Filter, Project
 from headrace.errors import DefinitionError
+from headrace.language.source_text import each
 
 BASES = """
 CREATE STREAM clicks (user_id STRING NOT NULL, url STRING, country STRING, dur_ms BIGINT, price DECIMAL(12,2), tags ARRAY<STRING>, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);

@@ -11,9 +11,9 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.expression.check import parse_expression
-from headrace.engine.duckdb_views import duckdb_view, duckdb_expression
-from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.define.table_parts import rows_of_table
+from headrace.engine.duckdb_relations import refuse_duckdb
+from headrace.engine.duckdb_views import duckdb_expression, duckdb_view
 from headrace.types import BIGINT, INT
 
 STREAM = """CREATE STREAM visits (page STRING, bytes BIGINT, rate DOUBLE, price DECIMAL(20, 2), fine DECIMAL(12, 8),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.language.durations import LONGEST_MS, format_duration, parse_duration
 from headrace.errors import DefinitionError
+from headrace.language.durations import LONGEST_MS, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

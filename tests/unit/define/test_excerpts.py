@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.error_output import print_error
 from headrace.api.encoding import read_error
+from headrace.cli.error_output import print_error
 from headrace.define.catalog import load, parse
-from headrace.language.source_text import each
 from headrace.errors import DefinitionError
+from headrace.language.source_text import each
 
 STREAM = "CREATE STREAM requests (host STRING, ms INT, at TIMESTAMP, WATERMARK FOR at AS at);\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.define.catalog import Catalog, parse
 from headrace.define.definitions import graph_of
-from headrace.workspace.applied import read_running, write_running
+from headrace.workspace.applied_catalog import read_running, write_running
 
 TEXT = """
 CREATE STREAM clicks (url STRING, status INT, user_id STRING, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);

@@ -11,12 +11,12 @@ import pytest
 
 import headrace as hr
 from headrace.define.catalog import Catalog, parse
+from headrace.define.connector_options import JAVA, LIBRDKAFKA, OURS
 from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.kafka_source import Start, read_source
-from headrace.define.connector_options import JAVA, LIBRDKAFKA, OURS
-from headrace.language.source_text import each
 from headrace.define.model import Source
 from headrace.errors import DefinitionError
+from headrace.language.source_text import each
 from headrace.plan.differences import compare
 
 FIELDS = "(page STRING, at TIMESTAMP, WATERMARK FOR at AS at)"

@@ -10,7 +10,7 @@ from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
 from headrace.errors import DefinitionError
 from headrace.plan.edits import classify
-from headrace.store.columns import partials_of
+from headrace.store.partial_columns import partials_of
 
 FIELDS = "page STRING, ms DOUBLE, bytes BIGINT"
 STREAM = f"CREATE STREAM visits ({FIELDS});"

@@ -7,8 +7,8 @@ import pytest
 import headrace
 import headrace as hr
 from headrace.define.catalog import parse
-from headrace.language.source_text import each
 from headrace.errors import DefinitionError
+from headrace.language.source_text import each
 
 CLICKS = (
     "CREATE STREAM clicks (user_id STRING NOT NULL, url STRING, dur_ms BIGINT, ts TIMESTAMP NOT NULL, "

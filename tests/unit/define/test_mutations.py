@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
-from headrace.language.source_text import each
-from headrace.language.source_text import SourceText, tokenize
 from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText, each, tokenize
 
 TEXTS = [path.read_text() for path in sorted((Path(__file__).parents[2] / "day_one").glob("*.sql"))]
 PIECES = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.expression.check import parse_expression
+from headrace.errors import DefinitionError
 from headrace.language.patterns import (
     groups,
     is_format,
@@ -13,7 +14,6 @@ from headrace.language.patterns import (
     re2_replacement,
     refuse_pattern,
 )
-from headrace.errors import DefinitionError
 from headrace.types import STRING
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from headrace.define.catalog import Catalog, parse
-from headrace.plan.change import Change
 from headrace.plan.cost import UNKNOWN, Cost, Costs, Size
 from headrace.plan.differences import compare
+from headrace.plan.planned_change import PlannedChange
 
 STREAM = "CREATE STREAM visits (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
 VIEW = """CREATE MATERIALIZED VIEW hits AS
@@ -206,7 +206,7 @@ def test_a_plan_comes_back_from_json():
     content = json.loads(json.dumps(plan.as_dict()))
     cost = {"events": 2_000, "bytes": 50, "seconds": 4.004, "measured": False, "busy": None}
     assert content["changes"][1]["cost"] == cost
-    assert tuple(map(Change.from_dict, content["changes"])) == plan.changes
+    assert tuple(map(PlannedChange.from_dict, content["changes"])) == plan.changes
 
 
 def test_a_join_as_of_the_time_of_the_event_to_a_table_without_an_event_time_has_a_hint():
@@ -248,7 +248,7 @@ def test_a_view_that_only_spark_computes_has_a_hint():
     plan = compare(Catalog(), parse(slow))
     assert [change.hint for change in plan.changes] == [None, hint]
     assert only(slow).hint == hint
-    assert tuple(map(Change.from_dict, json.loads(json.dumps(plan.as_dict()))["changes"])) == plan.changes
+    assert tuple(map(PlannedChange.from_dict, json.loads(json.dumps(plan.as_dict()))["changes"])) == plan.changes
 
 
 def test_plans_have_different_fingerprints():

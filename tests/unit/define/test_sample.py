@@ -15,8 +15,8 @@ from headrace.define.model import Field, Stream
 from headrace.define.relation import Explode, Project, SampleRows
 from headrace.define.sampling import duckdb_condition, make_sample, share_of, spark_condition
 from headrace.define.sql.samples import SampleClause, read_sample
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText
 from headrace.types import BIGINT, DOUBLE, STRING, Expression, array
 
 ROWS = 200_000

@@ -17,7 +17,7 @@ from headrace.define.outgoing_rules import row_keys, row_types
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 from headrace.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Expression
-from headrace.workspace.applied import read_running, write_running
+from headrace.workspace.applied_catalog import read_running, write_running
 
 BASE = """
 CREATE STREAM visits (page STRING, status INT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 10 SECONDS);

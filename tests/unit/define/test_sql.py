@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
+from headrace.aggregate.approx_distinct import ApproxCountDistinct
 from headrace.aggregate.numeric import Avg, Count, Sum
 from headrace.aggregate.ordered import Max, Min
-from headrace.aggregate.approx_distinct import ApproxCountDistinct
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Column, Field, Key, Stream, View, Window

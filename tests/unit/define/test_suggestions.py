@@ -16,8 +16,8 @@ from headrace.aggregate import REGISTRY
 from headrace.define.catalog import Catalog, parse
 from headrace.define.expression.functions import FUNCTIONS as OUR_FUNCTIONS
 from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
-from headrace.language.source_text import each
 from headrace.errors import DefinitionError
+from headrace.language.source_text import each
 from headrace.serve.question import Question
 
 STREAM = (

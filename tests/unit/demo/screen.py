@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from headrace.demo.figures import Figures, StreamFigures
-from headrace.demo.sender import Tally
+from headrace.tools.demo.run_figures import Figures, StreamFigures
+from headrace.tools.demo.traffic_sender import Tally
 
 TRAFFIC = {"page": "/p/🎁", "hits": 1234, "errors": 2, "load_ms": 98.7}
 AUDIENCE = {"visitors": 432, "at_checkout": 21, "window_end": "2025-11-28T09:10:00Z", "settled": True}

@@ -6,22 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from headrace.demo.act import render_edit, render_late
-from headrace.demo.edit import Edit, Step
-from headrace.demo.late import LATE_US, Late, late_visit
-from headrace.demo.page import render_page
+from headrace.tools.demo.live_edit import LATE_US, EditStep, Late, LiveEdit, late_visit
+from headrace.tools.demo.screen import render_edit, render_late, render_page
 from tests.unit.demo.screen import figures, render
 
 NEWEST_US = 1_764_322_000_000_000
 
 
 def edit():
-    view_edit = Edit("http://127.0.0.1:1", Path("shop.sql"), begin=threading.Event(), stopping=threading.Event())
+    view_edit = LiveEdit("http://127.0.0.1:1", Path("shop.sql"), begin=threading.Event(), stopping=threading.Event())
     view_edit.steps = [
-        Step("plan", "+ max(load_ms) AS slowest: a build, 23,433 events, under a second", took_s=0.1),
-        Step("build", "23,433 events read from the log, while version 1 answered", took_s=4.2),
-        Step("swap", "version 2 answers, with 'slowest' for all of history", took_s=0.4),
-        Step("compare", "the batch layer reads again what the speed layer has"),
+        EditStep("plan", "+ max(load_ms) AS slowest: a build, 23,433 events, under a second", took_s=0.1),
+        EditStep("build", "23,433 events read from the log, while version 1 answered", took_s=4.2),
+        EditStep("swap", "version 2 answers, with 'slowest' for all of history", took_s=0.4),
+        EditStep("compare", "the batch layer reads again what the speed layer has"),
     ]
     view_edit.queries.answers, view_edit.queries.by_version, view_edit.queries.longest_ms = 321, {1: 300, 2: 21}, 87
     return view_edit

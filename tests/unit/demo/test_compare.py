@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.demo.compare import compare
-from headrace.demo.reference import RULES, Distinct, Near
+from headrace.tools.demo.exact_answers import RULES, Distinct, Near
+from headrace.tools.demo.final_check import compare
 
 RULE = {rule.view: rule for rule in RULES}
 MINUTE = 60_000_000

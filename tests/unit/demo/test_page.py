@@ -5,12 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace.demo.check import Account, Report
-from headrace.demo.compare import Comparison
-from headrace.demo.figures import Figures
-from headrace.demo.page import plain_line, render_page
-from headrace.demo.result import print_failure, print_result
 from headrace.errors import UnavailableError
+from headrace.tools.demo.final_check import Account, RunReport, ViewCheck
+from headrace.tools.demo.run_figures import Figures
+from headrace.tools.demo.screen import plain_line, print_failure, print_result, render_page
 from tests.unit.demo.screen import figures, render
 
 
@@ -38,9 +36,9 @@ def test_a_plain_line_has_the_same_numbers():
 
 
 def test_the_result_names_what_differs():
-    view = Comparison("traffic", rows=3, cells=12, mismatches=1, first=["view 'traffic' page='/' is missing"])
+    view = ViewCheck("traffic", rows=3, cells=12, mismatches=1, first=["view 'traffic' page='/' is missing"])
     console = Console(file=io.StringIO(), width=120)
-    print_result(console, Report([view], [Account("a claim", False, "1 of 2")]), figures(), json=False)
+    print_result(console, RunReport([view], [Account("a claim", False, "1 of 2")]), figures(), json=False)
     output = console.file.getvalue()
     assert "view 'traffic' page='/' is missing" in output
     assert "wrong  a claim: 1 of 2" in output
@@ -49,8 +47,8 @@ def test_the_result_names_what_differs():
 
 def test_the_result_of_a_good_run():
     console = Console(file=io.StringIO(), width=120)
-    views = [Comparison("pulse", rows=3, cells=9, estimates=3, within_stated=3, largest_error=0.0123)]
-    print_result(console, Report(views, []), figures(), json=False)
+    views = [ViewCheck("pulse", rows=3, cells=9, estimates=3, within_stated=3, largest_error=0.0123)]
+    print_result(console, RunReport(views, []), figures(), json=False)
     assert "all rows are correct" in console.file.getvalue()
     assert "1.2%" in console.file.getvalue()
 

@@ -6,10 +6,10 @@ from decimal import Decimal
 import pytest
 
 from headrace.define import catalog
-from headrace.demo.edit import add_column
-from headrace.demo.events import Order, Visit
-from headrace.demo.reference import RULES, Distinct, Near
-from headrace.demo.server import shop_definitions
+from headrace.tools.demo.exact_answers import RULES, Distinct, Near
+from headrace.tools.demo.live_edit import add_column
+from headrace.tools.demo.shop_server import shop_definitions
+from headrace.tools.demo.traffic import ShopOrder, Visit
 
 MINUTE = 60_000_000
 RULE = {rule.view: rule for rule in RULES}
@@ -20,7 +20,9 @@ def visit(at_us, visitor="a", page="/", status=200, size=10, load_ms=1.0, referr
 
 
 def order(at_us, amount="1.00", quantity=1, visitor="a", category="books", country="DE", gift=None):
-    return Order("o", visitor, category, None if amount is None else Decimal(amount), quantity, country, gift, at_us)
+    return ShopOrder(
+        "o", visitor, category, None if amount is None else Decimal(amount), quantity, country, gift, at_us
+    )
 
 
 def test_there_is_a_rule_for_every_view_with_its_keys_columns_and_window():

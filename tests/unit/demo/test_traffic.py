@@ -8,11 +8,10 @@ import orjson
 import pytest
 
 from headrace.define import catalog
-from headrace.demo.invalid import KINDS, spoil
-from headrace.demo.server import shop_definitions
-from headrace.demo.traffic import OPENING, SPEED, STREAMS, Traffic
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parser
+from headrace.tools.demo.shop_server import shop_definitions
+from headrace.tools.demo.traffic import KINDS, OPENING, SPEED, STREAMS, Traffic, spoil
 from tests.calls import calls_of
 
 TRAFFIC = Traffic(seed=3, seconds=4, rate=3_000)

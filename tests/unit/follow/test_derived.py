@@ -14,12 +14,12 @@ import pytest
 from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.errors import QuestionError
 from headrace.deliver import event_chunks
 from headrace.deliver.event_log import EventLog
-from headrace.deliver.stream_logs import Log, open_derived
 from headrace.deliver.event_page import EventCursor, UnionCursor, read_cursor
-from headrace.lake.table import LakeTable
+from headrace.deliver.stream_logs import Log, open_derived
+from headrace.errors import QuestionError
+from headrace.lake.delta_table import LakeTable
 
 BASES = "CREATE STREAM a (id BIGINT, at TIMESTAMP); CREATE STREAM b (id BIGINT, at TIMESTAMP);"
 DIGITS = "explode(split(CAST(id AS STRING), '1')) AS digit"
@@ -89,7 +89,8 @@ def test_every_event_once_in_order_from_any_cursor(tmp_path: Path, name: str, mo
     chance = random.Random(name)
     read = partial(event_chunks.read_chunk)
     monkeypatch.setattr(
-        "headrace.deliver.derived_events.read_chunk", lambda t, s, c, rows, names: read(t, s, c, chance.randint(1, 20), names)
+        "headrace.deliver.derived_events.read_chunk",
+        lambda t, s, c, rows, names: read(t, s, c, chance.randint(1, 20), names),
     )
     query, rows_of = DERIVED[name]
     derived, bases = definitions(query)

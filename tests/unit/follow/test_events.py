@@ -14,13 +14,13 @@ import orjson
 import pytest
 
 from headrace.bench.lake import add_commit
-from headrace.errors import QuestionError
 from headrace.deliver import event_chunks
 from headrace.deliver.event_log import EventLog
 from headrace.deliver.event_page import START, EventCursor, EventPage
-from headrace.lake.compact import Compaction
+from headrace.errors import QuestionError
+from headrace.lake.delta_table import LakeTable
 from headrace.lake.replay import Replay
-from headrace.lake.table import LakeTable
+from headrace.lake.upkeep import Compaction
 
 from ..lake.dead_lake import DeadLake, stream_of
 from ..lake.lake_rows import STREAM, small_lake
@@ -203,7 +203,9 @@ def test_many_readers_at_the_end_read_each_file_once(tmp_path: Path, monkeypatch
     table = small_lake(tmp_path, 1)
     log, reads = log_of(table), []
     real = event_chunks._read
-    monkeypatch.setattr(event_chunks, "_read", lambda groups, *a: reads.append([g.path for g in groups]) or real(groups, *a))
+    monkeypatch.setattr(
+        event_chunks, "_read", lambda groups, *a: reads.append([g.path for g in groups]) or real(groups, *a)
+    )
     results: list[list[tuple[int, int]]] = [[] for _ in range(20)]
 
     def follow(result: list[tuple[int, int]]) -> None:

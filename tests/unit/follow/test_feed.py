@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import NotFoundError
 from headrace.deliver import live_feed as feed_module
 from headrace.deliver.change_question import ChangeQuestion
-from headrace.deliver.live_feed import FOLLOWER, LiveFeeds
-from headrace.deliver.live_feed import subscribe
+from headrace.deliver.live_feed import FOLLOWER, LiveFeeds, subscribe
+from headrace.errors import NotFoundError
 from headrace.serve.changes import changes_after
-from headrace.store.base import Step, Store
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step, Store
 from headrace.transport.position import Position
 from tests.unit.serve.workbench import view_of
 from tests.unit.store.partial_files import simple_event, write_partials

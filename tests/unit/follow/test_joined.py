@@ -15,17 +15,16 @@ import pytest
 
 from headrace.define.catalog import Catalog, parse
 from headrace.define.model import Stream
-from headrace.errors import NotReadyError
 from headrace.deliver import table_changes
 from headrace.deliver.event_log import EventLog
 from headrace.deliver.failed_events import FailedCalls
 from headrace.deliver.stream_logs import open_derived
 from headrace.deliver.table_changes import TableChanges
-from headrace.lake.compact import Compaction
-from headrace.lake.file import LakeFileWriter
-from headrace.lake.pins import pin_column
-from headrace.lake.schema import DEAD, table_schema
-from headrace.lake.table import LakeTable
+from headrace.errors import NotReadyError
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import LakeFileWriter
+from headrace.lake.table_schema import DEAD, pin_column, table_schema
+from headrace.lake.upkeep import Compaction
 from headrace.store.version import Pinned
 from headrace.transport.position import Position
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headrace.deliver import subscription_queue as queue_module
+from headrace.deliver.delivery_status import AT_LEAST_ONCE, AT_MOST_ONCE
 from headrace.deliver.subscription_queue import Delivery
 from headrace.deliver.subscription_state import RecordFile
 from headrace.deliver.subscriptions import Subscriptions
-from headrace.deliver.delivery_status import AT_LEAST_ONCE, AT_MOST_ONCE
 
 from .numbers import Numbers
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import ConflictError, CorruptionError, DiskFullError, FencedError, NotFoundError, QuestionError
 from headrace.deliver.subscription_state import RecordFile
 from headrace.deliver.subscriptions import Subscriptions
+from headrace.errors import ConflictError, CorruptionError, DiskFullError, FencedError, NotFoundError, QuestionError
 
 from .numbers import Numbers
 

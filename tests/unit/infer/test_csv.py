@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.infer import Draft, draft
-from headrace.infer.sample import read_sample
-from headrace.ingest.formats.titles import field_names, match_titles
+from headrace.ingest.formats.csv_lines import field_names, match_titles
+from headrace.tools.infer import Draft, draft
+from headrace.tools.infer.file_sample import read_sample
 
 
 def infer(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Draft:

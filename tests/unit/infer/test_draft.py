@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.infer import Draft, draft
-from headrace.infer.names import plain_name, stream_name
-from headrace.infer.sample import read_sample
+from headrace.tools.infer import Draft, draft
+from headrace.tools.infer.field_profile import plain_name, stream_name
+from headrace.tools.infer.file_sample import read_sample
 
 TIME = "2024-05-17T10:{:02d}:{:02d}Z"
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from headrace.infer import Draft, draft
-from headrace.infer.sample import read_sample
-from headrace.ingest.formats.layout import Format
+from headrace.ingest.formats.format_detection import Format
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parser
+from headrace.tools.infer import Draft, draft
+from headrace.tools.infer.file_sample import read_sample
 
 COMMON = '10.0.0.{i} - {user} [17/May/2015:10:{i:02}:03 +0200] "{method} /page/{page}?q={i} HTTP/1.1" {status} {size}'
 AGENT = ' "http://example.com/" "Mozilla/5.0 (X11; Linux \\"x\\")"'

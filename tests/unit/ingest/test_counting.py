@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.ingest import counting, events
-from headrace.ingest.counting import count_newlines, end_of_lines
-from headrace.ingest.events import count_events
+from headrace.ingest import body_events, line_buffers
+from headrace.ingest.body_events import count_events
+from headrace.ingest.line_buffers import count_newlines, end_of_lines
 from headrace.parse.frames import frame
 
 TEXT = st.text(st.sampled_from("{}a\n\r\t \x0b\x0c\x00é"), max_size=40).map(str.encode)
@@ -20,7 +20,7 @@ TEXT = st.text(st.sampled_from("{}a\n\r\t \x0b\x0c\x00é"), max_size=40).map(str
 def test_counts_equal_those_of_frames(body: bytes, stream_format: str, step: int, as_view: bool) -> None:
     lines = memoryview(body) if as_view else body
     patches = {"STEP_BYTES": step, "TAIL_BYTES": step, "LARGE_BYTES": step}
-    with patch.multiple(counting, **patches), patch.object(events, "STEP_BYTES", step):
+    with patch.multiple(line_buffers, **patches), patch.object(body_events, "STEP_BYTES", step):
         assert count_newlines(lines) == body.count(b"\n")
         assert count_events(stream_format, lines) == len(frame(stream_format, body))
         assert end_of_lines(lines) == body.rfind(b"\n") + 1

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.ingest import judge
-from headrace.ingest.formats.layout import ANY, Format, Layout
-from headrace.ingest.judge import Judge, Judgement
+from headrace.ingest import body_events
+from headrace.ingest.body_events import BodyEvents, BodyParser
+from headrace.ingest.formats.format_detection import ANY, FileLayout, Format
 from tests.unit.lake.dead_lake import stream_of
 
 STREAM = stream_of("CREATE STREAM s (a INT, b STRING, c ARRAY<STRUCT<x INT>>)")
@@ -34,18 +34,18 @@ events = st.one_of(
 )
 
 
-def judged(body: bytes, layout: Layout, *, keep_bad: bool = False) -> Judgement | str:
+def judged(body: bytes, layout: FileLayout, *, keep_bad: bool = False) -> BodyEvents | str:
     try:
-        return Judge(STREAM, lambda: 10**15, 1 << 20).judge(body, layout, keep_bad=keep_bad)
+        return BodyParser(STREAM, lambda: 10**15, 1 << 20).judge(body, layout, keep_bad=keep_bad)
     except IngestError as error:
         return str(error)
 
 
 def check_as_scanned(body: bytes) -> None:
     """The judgement of an array equals that of its exact scan."""
-    quick = judged(body, Layout(Format.JSON))
-    with patch.object(judge, "compact_array_lines", lambda body: None):
-        assert quick == judged(body, Layout(Format.JSON))
+    quick = judged(body, FileLayout(Format.JSON))
+    with patch.object(body_events, "compact_array_lines", lambda body: None):
+        assert quick == judged(body, FileLayout(Format.JSON))
 
 
 @given(st.lists(events, max_size=5), st.sampled_from([(",", ":"), (", ", ": "), (" ,", ":")]), st.booleans())
@@ -81,8 +81,8 @@ def test_arrays_of_every_kind_are_judged_as_if_they_were_scanned(body: bytes) ->
 
 
 @pytest.mark.parametrize("body", [b'{"a":1}\n{"a":2}\n', b'{"a":1}\n\n{"a":2}', b"\n \n[]", b'{"a":1}\r\n{"a"', b" \n"])
-@pytest.mark.parametrize("layout", [Layout(Format.NDJSON), ANY])
-def test_a_view_of_memory_is_judged_as_bytes_are(body: bytes, layout: Layout) -> None:
+@pytest.mark.parametrize("layout", [FileLayout(Format.NDJSON), ANY])
+def test_a_view_of_memory_is_judged_as_bytes_are(body: bytes, layout: FileLayout) -> None:
     for keep_bad in (True, False):
         of_bytes = judged(body, layout, keep_bad=keep_bad)
         of_view = judged(memoryview(bytearray(body)), layout, keep_bad=keep_bad)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_a_cell_of_csv_is_found_by_the_title_that_a_field_names() -> None:
         "CREATE STREAM s (day DATE FROM 'Order Date', `user-id` BIGINT, n INT FROM '# of items', b STRING FROM '$.b.c')"
     )
     body = b"Order Date,user-id,# of items,b\n2026-03-01,7,3,x\nMarch,8,,y\n"
-    judgement = Judge(stream, lambda: 10**15, 1 << 20).judge(body, Layout(Format.CSV), keep_bad=False)
+    judgement = BodyParser(stream, lambda: 10**15, 1 << 20).judge(body, FileLayout(Format.CSV), keep_bad=False)
     assert bytes(judgement.payload) == b'{"Order Date":"2026-03-01","user-id":7,"# of items":3,"b":"x"}\n'
     assert [refused["reason"] for refused in judgement.refused] == [
         """field 'day' from 'Order Date' takes DATE (as "2024-05-17"), found the string "March\""""
@@ -112,5 +112,5 @@ def test_an_event_is_refused_for_what_is_at_the_place_of_a_field() -> None:
         b'{"service":{"name":1,"name":2},"items":[0,{"sku":5}]}': "field 'name' from '$.service.name' appears twice",
     }
     for body, reason in reasons.items():
-        judgement = Judge(stream, lambda: 10**15, 1 << 20).judge(body, Layout(Format.NDJSON), keep_bad=False)
+        judgement = BodyParser(stream, lambda: 10**15, 1 << 20).judge(body, FileLayout(Format.NDJSON), keep_bad=False)
         assert [refused["reason"] for refused in judgement.refused] == ([reason] if reason else [])

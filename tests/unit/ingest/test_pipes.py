@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import IngestError
-from headrace.ingest.files import Piece, SourceFile, StreamShape
+from headrace.ingest.input_files import Piece, SourceFile, StreamShape
 from tests.waiting import wait_until
 
 JSON = StreamShape("visits", "json", {"a": "INT"})

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
 from headrace.errors import IngestError
-from headrace.ingest.door import Ingest
-from headrace.ingest.files import StreamShape
-from headrace.ingest.formats.layout import ANY, Layout
+from headrace.ingest.formats.format_detection import ANY, FileLayout
+from headrace.ingest.input_files import StreamShape
+from headrace.ingest.intake import Ingest
 from headrace.ingest.receiver import IngestReply, SentStatus
 from headrace.ingest.sending import Sending
-from headrace.ingest.sources import folder as watching
-from headrace.ingest.sources.folder import Watch
+from headrace.ingest.sources import watched_folder as watching
+from headrace.ingest.sources.watched_folder import FolderWatch
 from headrace.transport.journal.journal import Journal
-from headrace.transport.sent import FilePiece
+from headrace.transport.sent_files import FilePiece
 from tests.unit.transport.journals import lines_of
 
 
@@ -35,11 +35,11 @@ class Stream:
         self.folder = folder
         self.journal = Journal(folder, fence=1)
         self.door = Ingest(parse("CREATE STREAM s (value STRING) FORMAT TEXT").streams["s"], self.journal)
-        self.watches: list[Watch] = []
+        self.watches: list[FolderWatch] = []
         self.killed_before: int | None = None  # the piece before which the sender is killed
 
     def ingest(
-        self, stream: str, body: bytes, *, layout: Layout, key: str | None, keep_bad: bool, file: FilePiece | None
+        self, stream: str, body: bytes, *, layout: FileLayout, key: str | None, keep_bad: bool, file: FilePiece | None
     ) -> Future[IngestReply]:
         if self.killed_before is not None:
             self.killed_before -= 1
@@ -54,9 +54,9 @@ class Stream:
 
     def give_up(self) -> None: ...
 
-    def watch(self, folder: Path) -> Watch:
+    def watch(self, folder: Path) -> FolderWatch:
         sending = Sending(self, StreamShape("s", "text", {"value": "STRING"}), patient=True, renames=True)
-        self.watches.append(Watch(sending, folder, "*.log*", ANY, threading.Event(), lambda text: None))
+        self.watches.append(FolderWatch(sending, folder, "*.log*", ANY, threading.Event(), lambda text: None))
         return self.watches[-1]
 
     def close(self) -> None:

@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 from headrace.define.catalog import parse
 from headrace.define.loosening import strictest
 from headrace.define.model import TEXT, Stream
-from headrace.ingest.door import Ingest
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
+from headrace.ingest.intake import Ingest
 from headrace.ingest.receiver import IngestReply
-from headrace.lake.dead import DeadLetters
-from headrace.lake.range import Work, range_writer
-from headrace.lake.table import LakeTable
+from headrace.lake.append_task import Work, range_writer
+from headrace.lake.dead_letter_pages import DeadLetters
+from headrace.lake.delta_table import LakeTable
 from headrace.transport.journal.journal import Journal
 from headrace.transport.position import Range
 
@@ -51,7 +51,7 @@ class DeadLake:
 
     def post(self, *lines: bytes, keep_bad: bool = True) -> IngestReply:
         """One request, which stays in the journal."""
-        return self.ingest.take(b"\n".join(lines), layout=Layout(self.format), key=None, keep_bad=keep_bad).result()
+        return self.ingest.take(b"\n".join(lines), layout=FileLayout(self.format), key=None, keep_bad=keep_bad).result()
 
     def redefine(self, stream: Stream) -> None:
         """Continue with a changed definition, as a pipeline does."""

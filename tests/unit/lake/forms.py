@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.parse.columnar import Columnar
+from headrace.parse.columnar_parser import Columnar
+from headrace.parse.event_parser import Parser
+from headrace.parse.event_verdict import Refused, SecondParser
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parser
-from headrace.parse.uniform import Uniform
-from headrace.parse.verdict import Refused, SecondParser
+from headrace.parse.uniform_parser import Uniform
 from headrace.types import arrow_type
 
 PAGE = Path(__file__).parents[3] / "docs" / "parsing.md"

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
-from headrace.lake.files import LakeFile
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.table_files import LakeFile
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT, at TIMESTAMP)").streams.values()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.lake.reread import Reread, dead_file_reader
+from headrace.lake.replay_files import Reread, dead_file_reader
 
 from .dead_lake import stream_of
 

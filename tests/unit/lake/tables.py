@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.define.catalog import parse
-from headrace.lake.file import NewFile
-from headrace.lake.files import LakeFile
-from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.delta_table import LakeState, LakeTable
+from headrace.lake.parquet_file import NewFile
+from headrace.lake.table_files import LakeFile
 from headrace.transport.position import Position
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()

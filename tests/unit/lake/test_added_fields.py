@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.model import JSON, TEXT, Field, Stream
-from headrace.lake.compact import Compaction
-from headrace.lake.fill import read_filled, shape_of
+from headrace.lake.added_fields import read_filled, shape_of
+from headrace.lake.delta_table import LakeTable
 from headrace.lake.replay import Replay
-from headrace.lake.table import LakeTable
+from headrace.lake.upkeep import Compaction
 from headrace.parse.frames import frame_lines, frame_values
-from headrace.parse.objects import LenientReader
+from headrace.parse.json_objects import LenientReader
 from headrace.transport.position import Position
 from headrace.types import BIGINT, STRING
 

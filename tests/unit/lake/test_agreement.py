@@ -12,9 +12,9 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
+from headrace.parse.block_checks import are_utf8
+from headrace.parse.event_parser import Parsed
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parsed
-from headrace.parse.sound import are_utf8
 from tests.unit.lake.forms import ARRIVED_US, FORMS, comparable, fast, parsers, second, stream_of, uniform
 
 FRAMES = {"single": 6_000, "nested": 3_600, "paths": 6_000, "map paths": 200, "maps": 200, "deep maps": 200}

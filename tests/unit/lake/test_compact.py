@@ -16,9 +16,9 @@ import pytest
 from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.errors import FencedError
-from headrace.lake import compact
-from headrace.lake.compact import Compaction
-from headrace.lake.table import LakeTable
+from headrace.lake import upkeep
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.upkeep import Compaction
 from headrace.transport.position import START
 
 from .lake_rows import STREAM, expected, read, rows_of, small_lake
@@ -127,9 +127,9 @@ def test_a_file_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
 def test_lost_rows_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file that was written is read back: here the writer drops a row."""
     table = small_lake(tmp_path, 9)
-    whole = compact.LakeFileWriter.write
-    monkeypatch.setattr(compact.LakeFileWriter, "write", lambda self, rows: whole(self, rows.slice(1)))
-    with pytest.raises(compact.CorruptionError, match="does not hold the rows of the 9 files"):
+    whole = upkeep.LakeFileWriter.write
+    monkeypatch.setattr(upkeep.LakeFileWriter, "write", lambda self, rows: whole(self, rows.slice(1)))
+    with pytest.raises(upkeep.CorruptionError, match="does not hold the rows of the 9 files"):
         compact_all(table)
     assert len(table.files(0, 9)) == 9
 
@@ -156,5 +156,5 @@ def test_a_rewrite_with_wrong_row_counts_is_refused(tmp_path: Path) -> None:
     files = table.files(0, 9)
     new = compaction._write(files, lambda: False)
     assert new is not None
-    with pytest.raises(compact.CorruptionError, match="would change the log"):
+    with pytest.raises(upkeep.CorruptionError, match="would change the log"):
         table.rewrite(files, [replace(new, rows=44)])

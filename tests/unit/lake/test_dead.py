@@ -11,8 +11,8 @@ import pytest
 
 from headrace.cli.output import printable
 from headrace.errors import NotFoundError
-from headrace.lake.dead import SHOWN_BYTES, DeadLetters
-from headrace.lake.letters import DeadLetterPage
+from headrace.lake.dead_letter_pages import SHOWN_BYTES, DeadLetters
+from headrace.lake.dead_letters import DeadLetterPage
 
 from .dead_lake import DeadLake, stream_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import JSON
-from headrace.lake.since import parser_of
+from headrace.lake.added_fields import parser_of
 from headrace.parse.frames import frame_values
 
 STREAM = parse("CREATE STREAM s (a BIGINT, at TIMESTAMP, WATERMARK FOR at AS at);").streams["s"]

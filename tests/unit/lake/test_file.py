@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.lake.file import LakeFileWriter
-from headrace.lake.schema import COMMIT, POSITION
+from headrace.lake.parquet_file import LakeFileWriter
 from headrace.lake.storage import LocalStorage
+from headrace.lake.table_schema import COMMIT, POSITION
 
 
 def test_a_dictionary_is_for_texts_that_repeat(tmp_path: Path) -> None:

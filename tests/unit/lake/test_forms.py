@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.catalog import parse
+from headrace.parse.block_checks import DEEPEST
 from headrace.parse.frames import frame_lines
-from headrace.parse.limits import DEEPEST
 from tests.unit.lake.forms import (
     ARRIVED_US,
     FORMS,

@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 from headrace.define.catalog import parse
 from headrace.disk import free_bytes
 from headrace.errors import CorruptionError, DiskFullError
-from headrace.lake.file import LakeFileWriter
+from headrace.lake.delta_table import LakeTable
 from headrace.lake.health import check_contents, check_files, check_log
+from headrace.lake.parquet_file import LakeFileWriter
 from headrace.lake.storage import LocalStorage
-from headrace.lake.table import LakeTable
 from headrace.transport.position import Position
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()

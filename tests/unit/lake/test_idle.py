@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.define.catalog import parse
-from headrace.lake.idle import IdleClock
-from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.commit_times import IdleClock
+from headrace.lake.delta_table import LakeState, LakeTable
 from headrace.transport.position import START
 
 MINUTE_MS, SECOND_US = 60_000, 1_000_000

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
 from headrace.format import EPOCH
-from headrace.lake.file import LakeFileWriter
-from headrace.lake.lateness import DAY_US, DAYS, Days, Histogram, Lateness, join_days, measure
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.lateness_histogram import DAY_US, DAYS, Days, Lateness, LatenessHistogram, join_days, measure
 from headrace.lake.lateness_record import FILE, LatenessRecord, read_lateness
-from headrace.lake.schema import table_schema
-from headrace.lake.table import LakeTable
+from headrace.lake.parquet_file import LakeFileWriter
+from headrace.lake.table_schema import table_schema
 from headrace.server.lateness_status import describe_lateness
 from headrace.transport.position import Position
 
@@ -30,7 +30,7 @@ durations = st.lists(st.integers(0, 10**16) | st.integers(0, 70) | st.just(0), m
 
 @given(durations, st.sampled_from([0.01, 0.5, 0.9, 0.99, 0.999, 1.0]))
 def test_a_quantile_is_at_most_a_sixteenth_too_long(values: list[int], share: float) -> None:
-    histogram = Histogram.of(np.array(values, np.int64))
+    histogram = LatenessHistogram.of(np.array(values, np.int64))
     assert histogram.total == len(values)
     if values:
         exact = int(np.quantile(values, share, method="inverted_cdf"))
@@ -40,15 +40,15 @@ def test_a_quantile_is_at_most_a_sixteenth_too_long(values: list[int], share: fl
 
 @given(durations, st.integers(0, 10**16))
 def test_those_above_a_bound_are_never_too_many(values: list[int], bound: int) -> None:
-    histogram = Histogram.of(np.array(values, np.int64))
+    histogram = LatenessHistogram.of(np.array(values, np.int64))
     assert sum(value > bound * 1.07 + 1 for value in values) <= histogram.above(bound)
     assert histogram.above(bound) <= sum(value > bound for value in values)
 
 
 @given(durations, durations)
 def test_histograms_can_be_added(a: list[int], b: list[int]) -> None:
-    parts = [Histogram.of(np.array(values, np.int64)) for values in (a, b)]
-    assert parts[0] + parts[1] == Histogram.of(np.array(a + b, np.int64)) == parts[1] + parts[0]
+    parts = [LatenessHistogram.of(np.array(values, np.int64)) for values in (a, b)]
+    assert parts[0] + parts[1] == LatenessHistogram.of(np.array(a + b, np.int64)) == parts[1] + parts[0]
 
 
 def rows(*events: tuple[int, int, int, int | None, int]) -> pa.Table:
@@ -77,8 +77,8 @@ def test_an_event_is_late_if_it_is_behind_the_time_of_the_stream() -> None:
 
 
 def test_old_days_are_left_out() -> None:
-    days = {day: Lateness(Histogram({0: 1})) for day in range(20)}
-    kept = join_days([days, {25: Lateness(Histogram({0: 1}))}])
+    days = {day: Lateness(LatenessHistogram({0: 1})) for day in range(20)}
+    kept = join_days([days, {25: Lateness(LatenessHistogram({0: 1}))}])
     assert list(kept) == [19, 25]
     assert list(join_days([days])) == list(range(20 - DAYS, 20))
 
@@ -158,7 +158,7 @@ def test_a_damaged_record_is_measured_again(tmp_path: Path) -> None:
     ],
 )
 def test_advice(behind_s: list[int], says: str) -> None:
-    behind = Histogram.of(np.array(behind_s, np.int64) * SECOND_US)
+    behind = LatenessHistogram.of(np.array(behind_s, np.int64) * SECOND_US)
     status = describe_lateness(STREAM, {NOON_US // DAY_US: Lateness(behind, behind)})
     assert status is not None
     assert status.advice.startswith(says)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import parse
+from headrace.parse.block_checks import MOST_VALUES
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
-from headrace.parse.limits import MOST_VALUES
-from headrace.parse.parser import Parser
 from tests.calls import calls_of
 from tests.unit.lake.forms import ARRIVED_US, fast, second
 

@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.errors import FencedError
-from headrace.lake.log import FOLDER, LAST_CHECKPOINT
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_log import FOLDER, LAST_CHECKPOINT
+from headrace.lake.delta_table import LakeTable
 
 from .tables import STREAM, Table, new_file, table_of
 

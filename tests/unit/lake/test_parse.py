@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parser
 
 (STREAM,) = parse(
     """CREATE STREAM s (id BIGINT NOT NULL, word STRING, small INT, ratio DOUBLE, price DECIMAL(8,2), flag BOOLEAN,

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from headrace.lake.compact import Compaction
-from headrace.lake.file import LakeFileWriter
-from headrace.lake.fill import read_filled
-from headrace.lake.pins import pin_column
+from headrace.lake.added_fields import read_filled
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import LakeFileWriter
 from headrace.lake.replay import Replay
-from headrace.lake.schema import TABLES, table_schema
-from headrace.lake.table import LakeTable
+from headrace.lake.table_schema import TABLES, pin_column, table_schema
+from headrace.lake.upkeep import Compaction
 
 from .dead_lake import DeadLake
 from .rereading import LOOSE, STRICT, in_this_process
@@ -99,7 +98,7 @@ def test_the_column_is_no_field_that_was_added(lake: DeadLake, monkeypatch: pyte
     lake.add(GOOD % 1, BAD % 2)
     table = LakeTable(lake.table.folder, STRICT, fence=1)
     schema = pa.schema([field for field in table_schema(STRICT) if field.name != TABLES])
-    monkeypatch.setattr("headrace.lake.table.table_schema", lambda stream: schema)
+    monkeypatch.setattr("headrace.lake.delta_table.table_schema", lambda stream: schema)
     table.redefine(STRICT, lake.journal.end)
     monkeypatch.undo()
     table.redefine(STRICT, lake.journal.end)

@@ -11,9 +11,9 @@ import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import from_json, to_json
 from headrace.errors import DefinitionError
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
-from headrace.parse.parser import Parser
-from headrace.parse.record import record_columns, sent_records
+from headrace.parse.record_columns import record_columns, sent_records
 
 KAFKA = "WITH (connector = 'kafka', topic = 't')"
 FIELDS = (

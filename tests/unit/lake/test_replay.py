@@ -15,14 +15,13 @@ import pytest
 
 from headrace.errors import ConflictError, NotReadyError, QuestionError, UnavailableError
 from headrace.faults import VARIABLE
-from headrace.lake.batches import batches
-from headrace.lake.dead import DeadLetters
-from headrace.lake.file import LakeFileWriter
-from headrace.lake.files import LakeFile
-from headrace.lake.letters import ReplayStep
+from headrace.lake.dead_letter_pages import DeadLetters
+from headrace.lake.dead_letters import ReplayStep
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.parquet_file import LakeFileWriter, batches
 from headrace.lake.replay import Replay, _group
-from headrace.lake.reread import Reread
-from headrace.lake.table import LakeTable
+from headrace.lake.replay_files import Reread
+from headrace.lake.table_files import LakeFile
 
 from .dead_lake import DeadLake, stream_of
 from .rereading import LOOSE, LOOSER, STRICT, in_this_process
@@ -177,7 +176,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from headrace.lake.replay import Replay
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable
 from tests.unit.lake.rereading import LOOSE, in_this_process
 table = LakeTable(Path(sys.argv[1]), LOOSE, fence=int(sys.argv[2]))
 Replay(in_this_process, table, Path(sys.argv[3])).step(LOOSE)

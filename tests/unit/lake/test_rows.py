@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_values
-from headrace.parse.parser import Parser
 
 NOW_US = int(datetime(2026, 11, 17, tzinfo=UTC).timestamp() * 1e6)
 STREAM = parse(

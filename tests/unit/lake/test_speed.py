@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.parse.columnar import Columnar
+from headrace.parse.columnar_parser import Columnar
+from headrace.parse.event_parser import Parser
+from headrace.parse.event_verdict import SecondParser
 from headrace.parse.frames import Frames, frame_lines
-from headrace.parse.objects import PIECE, PROBE
-from headrace.parse.parser import Parser
-from headrace.parse.uniform import Uniform
-from headrace.parse.verdict import SecondParser
+from headrace.parse.json_objects import PIECE, PROBE
+from headrace.parse.uniform_parser import Uniform
 from tests.calls import calls_of
 
 (STREAM,) = parse(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConflictError, CorruptionError, FencedError
-from headrace.lake.table import LakeState, LakeTable
+from headrace.lake.delta_table import LakeState, LakeTable
 from headrace.transport.position import Position
 
 from .tables import STREAM, Table, new_file, table_of

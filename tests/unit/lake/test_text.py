@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import as_lines, frame, frame_text
-from headrace.parse.parser import Parser
 
 ARRIVED_US = 1_800_000_000_000_000
 

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.model import Stream
 from headrace.define.kafka_record import KEY
+from headrace.define.model import Stream
 from headrace.define.table_parts import changes_of
 from headrace.errors import DefinitionError
-from headrace.lake.reread import _with_deletes
-from headrace.lake.schema import ARRIVED, REASON, VALUE
+from headrace.lake.replay_files import _with_deletes
+from headrace.lake.table_schema import ARRIVED, REASON, VALUE
+from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_messages
-from headrace.parse.parser import Parser
-from headrace.parse.record import COLUMNS, record_columns
-from headrace.parse.tombstones import NO_VALUE, Changes, has_deletes, read_deletes
+from headrace.parse.record_columns import COLUMNS, record_columns
+from headrace.parse.tombstones import NO_VALUE, RowDeletes, has_deletes, read_deletes
 
 NOON_US = 1_772_366_400_000_000  # 1 March 2026, 12:00 UTC
 ONE = "id STRING PRIMARY KEY, plan STRING"
@@ -57,7 +57,7 @@ def changes(columns: str) -> Stream:
     ],
 )  # fmt: skip
 def test_the_key_of_a_message_is_that_of_the_row(columns: str, key: bytes, value: dict[str, Any]) -> None:
-    content, reason = Changes(changes(columns)).delete(key, NOON_US)
+    content, reason = RowDeletes(changes(columns)).delete(key, NOON_US)
     assert reason is None
     assert json.loads(content) == {**value, "_deleted": True}
 
@@ -65,7 +65,7 @@ def test_the_key_of_a_message_is_that_of_the_row(columns: str, key: bytes, value
 def test_numbers_keep_their_digits() -> None:
     stream = changes("d DECIMAL(38, 10) PRIMARY KEY, n INT")
     for key in (b"12345678901234567890.1234567890", b'{"d": 12345678901234567890.1234567890}'):
-        content, _ = Changes(stream).delete(key, NOON_US)
+        content, _ = RowDeletes(stream).delete(key, NOON_US)
         assert b'"d":12345678901234567890.1234567890' in content
 
 
@@ -83,7 +83,7 @@ def test_numbers_keep_their_digits() -> None:
     ],
 )  # fmt: skip
 def test_a_key_that_names_no_row_is_a_reason(columns: str, key: bytes | None, says: str) -> None:
-    content, reason = Changes(changes(columns)).delete(key, NOON_US)
+    content, reason = RowDeletes(changes(columns)).delete(key, NOON_US)
     assert content == b""
     assert reason is not None
     assert reason.startswith(NO_VALUE)

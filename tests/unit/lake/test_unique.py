@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.lake.compact import Compaction
+from headrace.lake.upkeep import Compaction
 
 from .dead_lake import stream_of
 from .unique_lake import SQL, Sent, UniqueLake, verdicts
@@ -202,7 +202,7 @@ def _names(lake: UniqueLake) -> set[str]:
 
 
 def test_runs_are_merged_and_segments_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.lake.unique_index.KEPT_S", 0.0)
+    monkeypatch.setattr("headrace.lake.event_id_index.KEPT_S", 0.0)
     lake = UniqueLake(tmp_path)
     sent: list[Sent] = []
     for number in range(60):

@@ -15,12 +15,11 @@ from headrace.bench.lake import STREAM as VISITS
 from headrace.bench.lake import add_commit
 from headrace.errors import FencedError
 from headrace.faults import VARIABLE
-from headrace.lake.figures import lake_figures
-from headrace.lake.table import LakeTable
+from headrace.lake.delta_table import LakeTable, lake_figures
 from headrace.lake.upkeep import ATTEMPT_S, GRACE_S, Upkeep
+from headrace.transport.journal.idempotency_keys import WINDOW_US
 from headrace.transport.journal.journal import Journal
-from headrace.transport.journal.keys import WINDOW_US
-from headrace.transport.journal.record import list_segments
+from headrace.transport.journal.journal_records import list_segments
 from headrace.transport.position import START, Position
 
 from .lake_rows import STREAM, expected, rows_of, small_lake

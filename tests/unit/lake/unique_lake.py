@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.define.model import Stream
-from headrace.lake.ids_load import load_here
-from headrace.lake.range import Result, Work, judgement_of, range_writer
+from headrace.lake.append_task import RangeResult, Work, judgement_of, range_writer
+from headrace.lake.event_id_index import UniqueIndex
+from headrace.lake.event_ids_load import load_here
+from headrace.lake.repeated_events import Known, RepeatVerdict
 from headrace.lake.replay import Replay
-from headrace.lake.unique import Judgement, Known
-from headrace.lake.unique_index import UniqueIndex
 from headrace.timing import later
 from headrace.transport.position import Range
 
@@ -54,7 +54,7 @@ class UniqueLake(DeadLake):
         folder, since = str(self.table.folder), self.table.since
         work = Work(self.stream, reader, folder, at.next_commit, now_us, at.time_us, since)
 
-        def write(known: Known | None) -> tuple[list[Result], Judgement]:
+        def write(known: Known | None) -> tuple[list[RangeResult], RepeatVerdict]:
             self.attempts += 1
             results = list(range_writer(replace(work, known=known))(parts))
             return results, judgement_of(results)

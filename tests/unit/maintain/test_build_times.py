@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.maintain.build_times import KEPT, BuildTimes
-from headrace.plan.cost import Costs, Load, Size, load_now
+from headrace.maintain.build_slices import KEPT, BuildTimes
+from headrace.plan.cost import Costs, ServerLoad, Size, load_now
 
 
 @pytest.mark.parametrize("slowdown", [1.0, 4.0])
@@ -14,7 +14,7 @@ from headrace.plan.cost import Costs, Load, Size, load_now
 def test_the_next_build_is_estimated_from_the_last(slowdown: float, beginning_s: float, events: int) -> None:
     """A machine takes `beginning_s` and 1 µs an event, `slowdown` times as long while others run."""
     clock_s = 0.0
-    times = BuildTimes(now=lambda: clock_s, load=lambda: Load(slowdown))
+    times = BuildTimes(now=lambda: clock_s, load=lambda: ServerLoad(slowdown))
     assert times.beginning_s is None
     for number in range(KEPT + 2):
         times.begin(("v", number), lambda: events)
@@ -22,7 +22,7 @@ def test_the_next_build_is_estimated_from_the_last(slowdown: float, beginning_s:
         times.begin(("v", number), lambda: 0)  # a later slice
         times.serves(("v", number), 1e6)
     for slowdown_now in (1.0, 3.0):
-        costs = Costs(lambda stream: Size(events, 1), 1e6, times.beginning_s, Load(slowdown_now, "others run"))
+        costs = Costs(lambda stream: Size(events, 1), 1e6, times.beginning_s, ServerLoad(slowdown_now, "others run"))
         cost = costs.of(["visits"])
         assert cost is not None
         assert cost.measured

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
-from headrace.lake.table import LakeTable
-from headrace.maintain import fused as module
-from headrace.maintain.fused import RETRY_S, Fused
-from headrace.store.duckdb.store import DuckStore
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain import fused_lane as module
+from headrace.maintain.fused_lane import RETRY_S, Fused
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.version import Point, Version
 from headrace.transport.position import Position
 

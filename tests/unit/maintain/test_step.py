@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.lake.files import LakeFile
-from headrace.maintain.step import step_end
+from headrace.lake.table_files import LakeFile
+from headrace.maintain.speed_step import step_end
 
 
 def files_of(spans: list[tuple[int, int]]) -> list[LakeFile]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.define.catalog import parse
 from headrace.define.relation import Join, Relation
 from headrace.engine.duckdb_relations import changes_sql, join_rows, rows_sql, side_name
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, VALUE, table_schema, utc_us
+from headrace.lake.table_schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, VALUE, table_schema, utc_us
 from headrace.maintain import table_at
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 

@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headrace.language.calendar import Calendar
 from headrace.define.model import View
+from headrace.language.calendar import Calendar
 from tests.unit.store.partial_files import Event, given_of
 
 Placed = tuple[int, Any, Any]  # a window: its place in the order, its start and end in ms or None

@@ -9,10 +9,10 @@ from typing import Any
 from headrace.define.catalog import parse
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.unit.store.partial_files import simple_event, write_partials
 

@@ -16,10 +16,10 @@ import headrace.serve.evaluate
 import headrace.store.duckdb.snapshot
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.unit.serve.cases import PANE, VALUES, cases
 from tests.unit.serve.reference import expected, same_rows

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 import headrace.serve.evaluate
 import headrace.store.duckdb.snapshot
 from headrace.aggregate import REGISTRY
-from headrace.language.calendar import Calendar, Unit
-from headrace.define.model import Column, Window
 from headrace.define.definition_rules import make_calendar_window, make_cumulative, make_window
+from headrace.define.model import Column, Window
 from headrace.errors import QuestionError
-from headrace.serve.question import Question
+from headrace.language.calendar import Calendar, Unit
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.duckdb.folds import fold
 from headrace.store.duckdb.snapshot import DuckSnapshot
-from headrace.store.duckdb.store import DuckStore
 from headrace.store.selection import Selection
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import STRING
 from tests.unit.serve.reference import Placed, calendar_window, expected, same_rows

@@ -12,18 +12,18 @@ import pytest
 from rich.console import Console
 
 from headrace.aggregate import REGISTRY, sets
-from headrace.cells import value
 from headrace.cli.ask_command import render
 from headrace.define.catalog import parse
 from headrace.define.model import Column, View
+from headrace.html import value
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
+from headrace.serve.freshness import up_to_date
 from headrace.serve.present import _errors
 from headrace.serve.question import Question
-from headrace.serve.freshness import up_to_date
 from headrace.serve.sql.load_views import describe_version, load_view
-from headrace.store.base import Selection, Step, Store
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Selection, Step, Store
 from headrace.transport.position import Position
 from headrace.types import BIGINT, Expression
 from tests.unit.store.partial_files import make_view, simple_event, write_partials

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace.serve.changes import ChangeBatch, ChangeCursor, changes_after
-from headrace.store.base import Store
-from headrace.store.duckdb import log
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor
+from headrace.serve.changes import changes_after
+from headrace.store.duckdb import change_log
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Store
 from tests.unit.serve.workbench import Workbench, bench, view_of
 from tests.unit.store.partial_files import Event, simple_event
 
@@ -146,9 +147,9 @@ def trim_log(view: Workbench) -> None:
     """As if the log had become too long."""
     store = view.store
     assert isinstance(store, DuckStore)
-    kept, log.MOST_CELLS = log.MOST_CELLS, 0
+    kept, change_log.MOST_CELLS = change_log.MOST_CELLS, 0
     try:
         with store._transaction() as connection:
-            log.trim(connection, view.serving(), 0)
+            change_log.trim(connection, view.serving(), 0)
     finally:
-        log.MOST_CELLS = kept
+        change_log.MOST_CELLS = kept

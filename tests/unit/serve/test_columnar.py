@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.expression.check import Scope, check, parse_tree
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText
 from headrace.serve import present_columns
 from headrace.serve.present_columns import select_rows, shape_columns
 from headrace.serve.shaping import Computed, Ordering, Shaping

@@ -11,13 +11,13 @@ import orjson
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.deliver.notifier import Notifier
 from headrace.deliver.live_feed import LiveFeed
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.sinks import sink_feed
 from headrace.deliver.subscription_source import ViewSource
 from headrace.serve.change_batch import ChangeCursor
 from headrace.serve.changes import changes_after
-from headrace.deliver.sinks import sink_feed
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from tests.faults.seeds import SEEDS
 from tests.unit.serve.workbench import STREAM, Workbench, bench, view_of
 from tests.unit.store.partial_files import Event, simple_event

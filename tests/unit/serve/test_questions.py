@@ -14,15 +14,14 @@ import pytest
 from headrace.define.model import Window
 from headrace.errors import ConflictError, NotFoundError, QuestionError
 from headrace.serve.answer import Answer
-from headrace.serve.read_plan import find_cell
-from headrace.serve.explanation import CellQuestion
 from headrace.serve.evaluate import answer, count_more, find_serving, read
-from headrace.serve.read_plan import plan
-from headrace.serve.question import Question
+from headrace.serve.explanation import CellQuestion
 from headrace.serve.freshness import Fresh, up_to_date
+from headrace.serve.question import Question
 from headrace.serve.question_times import Bound, parse_bound
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.read_plan import find_cell, plan
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from tests.unit.store.partial_files import make_view, simple_event, write_partials

@@ -13,12 +13,11 @@ from headrace.aggregate import sets
 from headrace.api import paging
 from headrace.define.catalog import parse
 from headrace.errors import ConflictError, QuestionError
-from headrace.serve import evaluate
-from headrace.serve import present_columns
+from headrace.serve import evaluate, present_columns
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.question import Question
 
 from .shaped import NOW, SELECT, STREAM, Views
 

@@ -14,10 +14,10 @@ from headrace.api import paging
 from headrace.errors import ConflictError
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import Fresh, up_to_date
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 

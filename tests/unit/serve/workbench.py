@@ -14,10 +14,10 @@ from typing import Any
 from headrace.define.catalog import parse
 from headrace.define.model import View
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step, Store
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step, Store
 from headrace.store.version import Version
 from headrace.transport.position import Position
 from tests.contracts.store.layers import audit, find, point, write

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.demo.server import make_workspace
-from headrace.ingest.formats.layout import Format, Layout
+from headrace.ingest.formats.format_detection import FileLayout, Format
 from headrace.server.runtime import Runtime
+from headrace.tools.demo.shop_server import make_workspace
 from headrace.workspace.settings import Workspace
 
 DEFINITIONS = """CREATE STREAM visits (page STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);
@@ -21,7 +21,7 @@ def test_waiting_events_and_a_stop_end_it(tmp_path: Path) -> None:
     try:
         runtime.apply()
         assert not runtime._ends_rehearsal()
-        runtime.ingest("visits", EVENT, layout=Layout(Format.NDJSON), key=None, keep_bad=False).result()
+        runtime.ingest("visits", EVENT, layout=FileLayout(Format.NDJSON), key=None, keep_bad=False).result()
         assert runtime._ends_rehearsal()
     finally:
         runtime.stop()

@@ -10,13 +10,13 @@ import orjson
 from headrace.define.catalog import parse
 from headrace.errors import CorruptionError
 from headrace.format import freshness
-from headrace.plan.change import Change, RollbackStep
 from headrace.plan.cost import Cost
+from headrace.plan.planned_change import PlannedChange, RollbackStep
 from headrace.serve.freshness import Fresh
 from headrace.server.damaged_stream import DamagedStream
 from headrace.server.describe_view import describe_view, join_freshness
-from headrace.server.status import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
 from headrace.server.running_stream import RunningStream
+from headrace.server.status import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
 
 DEFINITIONS = """
 CREATE STREAM visits (page STRING NOT NULL, twice INT AS size * 2, size INT, at TIMESTAMP, WATERMARK FOR at AS at);
@@ -68,7 +68,7 @@ def test_fields_of_a_newer_server_are_ignored() -> None:
 
 
 def test_a_rollback_is_read_back() -> None:
-    change = Change("change", "view", "traffic", "free", ("a column",), "build", Cost(1, 2, 3.0, True))
+    change = PlannedChange("change", "view", "traffic", "free", ("a column",), "build", Cost(1, 2, 3.0, True))
     step = RollbackStep(3, 2, change)
     content = step.as_dict()
     assert list(content) == ["view", "from", "to", "how", "reason", "details", "cost"]

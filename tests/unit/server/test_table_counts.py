@@ -14,13 +14,13 @@ from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.format import version_shown
 from headrace.serve.freshness import Fresh
+from headrace.server.composed_status import describe_tables
 from headrace.server.describe_view import describe_view, read_layers
 from headrace.server.status import ViewStatus
-from headrace.server.composed_status import describe_tables
-from headrace.store.opening import open_temporary
-from headrace.testing.engine import QuickRun
-from headrace.testing.events import Commit
-from headrace.web.page.layers import layers_line
+from headrace.store.open_store import open_temporary
+from headrace.tools.testing.direct_engine import QuickRun
+from headrace.tools.testing.given_events import Commit
+from headrace.web.page.layers_section import layers_line
 
 
 def test_rows_and_version_of_a_table(tmp_path: Path) -> None:

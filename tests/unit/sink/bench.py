@@ -16,11 +16,11 @@ from headrace.bench.lake import add_commit
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
-from headrace.lake.table import LakeTable
 from headrace.deliver.sinks.files_sink import TEMPORARY
 from headrace.deliver.sinks.running_sinks import Sinks
-from headrace.store.base import Step, Store
-from headrace.store.duckdb.store import DuckStore
+from headrace.lake.delta_table import LakeTable
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step, Store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.contracts.store.layers import find, serving, write

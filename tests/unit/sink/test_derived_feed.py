@@ -9,9 +9,9 @@ import pytest
 
 from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
-from headrace.errors import QuestionError
-from headrace.lake.table import LakeTable
 from headrace.deliver.sinks.sink_feed import StreamFeed
+from headrace.errors import QuestionError
+from headrace.lake.delta_table import LakeTable
 
 DEFINITIONS = """CREATE STREAM a (id BIGINT, at TIMESTAMP); CREATE STREAM b (id BIGINT, at TIMESTAMP);
 CREATE STREAM d AS SELECT id, explode(split(CAST(id AS STRING), '1')) AS piece FROM a

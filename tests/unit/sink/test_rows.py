@@ -8,8 +8,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from headrace.deliver.sinks.sink_writer import SinkBatch
 from headrace.deliver.sinks.sink_rows import EventRows, json_lines
+from headrace.deliver.sinks.sink_writer import SinkBatch
 from headrace.types import (
     BIGINT,
     BOOLEAN,

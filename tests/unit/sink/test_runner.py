@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.errors import NotFoundError
-from headrace.secrets import without_passwords
 from headrace.deliver.sinks import sink_runner
 from headrace.deliver.sinks.sink_progress import read_progress
+from headrace.errors import NotFoundError
+from headrace.secrets import without_passwords
 from tests.waiting import wait_until
 
 from .bench import Bench, Receiver, data_files, latest, read_files

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from headrace.define.model import Window
 from headrace.define.query_rules import QueryError
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
+from headrace.serve.question import Question
 from headrace.serve.sql.load_views import default_plan, describe_version, load_view
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.unit.serve.cases import PANE, cases
 from tests.unit.store.partial_files import make_view, simple_event, write_partials

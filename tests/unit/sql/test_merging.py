@@ -15,16 +15,14 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.define.model import View
-from headrace.define.query_rules import QueryError
-from headrace.define.query_rules import clarify, rewrite
+from headrace.define.query_rules import QueryError, clarify, rewrite
 from headrace.errors import SqlError
 from headrace.serve.freshness import up_to_date
 from headrace.serve.sql.children import Children
-from headrace.serve.sql.load_views import default_plan, describe_version, load_view
-from headrace.serve.sql.load_views import register
+from headrace.serve.sql.load_views import default_plan, describe_version, load_view, register
 from headrace.serve.sql.view_queries import run_sql
-from headrace.store.base import Step
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests.unit.store.partial_files import Event, write_partials
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.query_rules import rewrite
-from headrace.serve.sql.load_views import Loaded, default_plan, describe_version, load_view
-from headrace.serve.sql.load_views import register
+from headrace.serve.sql.load_views import Loaded, default_plan, describe_version, load_view, register
 from headrace.serve.sql.query_reads import MOST_KEYS, Reads, find_reads, table_columns
-from headrace.store.base import Snapshot
+from headrace.store.store_contract import Snapshot
 from headrace.store.version import Version
 from tests.unit.serve.shaped import Views
 

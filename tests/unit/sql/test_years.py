@@ -9,8 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from headrace.serve.sql.sql_answer import SqlAnswer, make_table
-from headrace.serve.sql.sql_answer import within_years
+from headrace.serve.sql.sql_answer import SqlAnswer, make_table, within_years
 
 LAST = datetime.max  # noqa: DTZ901 - TIMESTAMP of DuckDB has no zone
 

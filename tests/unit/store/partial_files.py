@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
 from headrace.define.model import Column, Key, View, Window
-from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.store.key_ids import key_id_of
+from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
 from tests.aggregates import every_aggregate
 

@@ -16,12 +16,12 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
 from headrace.maintain.lift import lift_view
-from headrace.maintain.over_tables import TableAudits
+from headrace.maintain.table_view_audits import TableAudits
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Audit, Step, Store
-from headrace.store.duckdb.store import DuckStore
+from headrace.serve.question import Question
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Audit, Step, Store
 from headrace.store.version import START, Version
 from headrace.transport.position import Position
 from headrace.types import arrow_type

@@ -19,14 +19,14 @@ from headrace.aggregate.unique_counts import FORMAT, SKETCH
 from headrace.define.model import Column, Key, View
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
-from headrace.serve.question import Question
 from headrace.serve.freshness import up_to_date
-from headrace.store.base import Step
-from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
+from headrace.serve.question import Question
 from headrace.store.duckdb import snapshot
 from headrace.store.duckdb.batch_table import make_batch_table
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.key_ids import key_id_of
+from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import BIGINT, STRING, Expression
 from tests.contracts.store.layers import point

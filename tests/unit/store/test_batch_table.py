@@ -18,15 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.aggregate import REGISTRY
-from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.fingerprint import to_json
 from headrace.define.model import Column, View, Window
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, UnavailableError
 from headrace.faults import VARIABLE
-from headrace.store.columns import EVENTS, KEY_ID, PANE, partial_columns, partials_of
-from headrace.store.duckdb.apart import make_apart
+from headrace.store.duckdb.batch_process import make_in_child
 from headrace.store.duckdb.batch_table import Made, check_batch_table, make_batch_table
-from headrace.store.duckdb.portions import cut
+from headrace.store.duckdb.key_ranges import cut
+from headrace.store.partial_columns import EVENTS, KEY_ID, PANE, partial_columns, partials_of
 from headrace.types import STRING
 from tests.aggregates import every_aggregate
 from tests.unit.store.partial_files import TYPES, Event, make_view, partials, simple_event, write_partials
@@ -168,7 +168,7 @@ def test_a_table_made_in_many_portions_is_the_same(tmp_path: Path) -> None:
     assert presented(VIEW, tmp_path / "table", "days") == expected(VIEW, events, DAY)
 
 
-@pytest.mark.parametrize("make", [make_batch_table, make_apart])
+@pytest.mark.parametrize("make", [make_batch_table, make_in_child])
 def test_a_broken_input_is_named_and_nothing_is_left(tmp_path: Path, make: Callable[..., Made]) -> None:
     good = Path(write_partials(tmp_path / "good.parquet", VIEW, events_of(5)))
     bad = tmp_path / "it's bad.parquet"
@@ -193,7 +193,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(tmp_path: Path, small_disk: Ca
 
 def test_apart_it_is_the_same(tmp_path: Path) -> None:
     files = [Path(write_partials(tmp_path / f"{i}", VIEW, events_of(40)[i::2])) for i in range(2)]
-    made = make_apart(VIEW, tmp_path / "one", partials=files, earlier=[])
+    made = make_in_child(VIEW, tmp_path / "one", partials=files, earlier=[])
     assert made == make_batch_table(VIEW, tmp_path / "two", partials=files, earlier=[])
     for table in ("panes", "hours", "days", "about"):
         assert rows_of(tmp_path / "one", table) == rows_of(tmp_path / "two", table)
@@ -202,7 +202,7 @@ def test_apart_it_is_the_same(tmp_path: Path) -> None:
 def test_apart_it_can_be_stopped(tmp_path: Path) -> None:
     file = Path(write_partials(tmp_path / "p", VIEW, events_of(5)))
     with pytest.raises(UnavailableError, match="the server is stopping; nothing was changed"):
-        make_apart(VIEW, tmp_path / "table", partials=[file], earlier=[], stopping=lambda: True)
+        make_in_child(VIEW, tmp_path / "table", partials=[file], earlier=[], stopping=lambda: True)
     assert not (tmp_path / "table").exists()
 
 
@@ -210,7 +210,9 @@ def test_apart_it_ends_with_who_asked(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "never")  # a file of partials that nobody writes
     job = {"view": to_json(VIEW), "target": str(tmp_path / "table"), "partials": [str(tmp_path / "never")]}
     job |= {"earlier": [], "memory_mb": 100, "threads": 1}
-    with subprocess.Popen([sys.executable, "-m", "headrace.store.duckdb.apart"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "headrace.store.duckdb.batch_process"], stdin=subprocess.PIPE
+    ) as process:
         process.communicate(orjson.dumps(job) + b"\n", timeout=180)
     assert process.returncode == 1
 

@@ -11,10 +11,10 @@ import pytest
 
 from headrace.define.model import View
 from headrace.errors import CorruptionError, UnavailableError
-from headrace.store.base import Comparison
-from headrace.store.duckdb.apart import compare_apart
+from headrace.store.duckdb.batch_process import compare_in_child
 from headrace.store.duckdb.batch_table import make_batch_table
-from headrace.store.duckdb.compare import compare
+from headrace.store.duckdb.layer_audit import compare
+from headrace.store.store_contract import Comparison
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 VIEW = make_view("traffic")
@@ -49,11 +49,11 @@ def test_rows_are_counted_once_in_one_portion_and_in_many(tmp_path: Path, portio
 def test_apart_it_finds_the_same(tmp_path: Path) -> None:
     events = events_of()
     speed, batch = speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[1:])
-    found = compare_apart(VIEW, speed, batch)
+    found = compare_in_child(VIEW, speed, batch)
     assert found.drift
     assert found == compare(VIEW, speed, batch)
     with pytest.raises(UnavailableError, match="its two layers cannot be compared; found the server is stopping"):
-        compare_apart(VIEW, speed, batch, stopping=lambda: True)
+        compare_in_child(VIEW, speed, batch, stopping=lambda: True)
     speed.write_bytes(b"broken")
     with pytest.raises(CorruptionError, match=r"view 'traffic': its two layers cannot be compared: file '.*speed'"):
-        compare_apart(VIEW, speed, batch)
+        compare_in_child(VIEW, speed, batch)

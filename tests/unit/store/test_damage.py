@@ -17,13 +17,13 @@ from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.errors import CorruptionError, DiskFullError, NewerFormatError
 from headrace.faults import VARIABLE
-from headrace.lake.table import LakeState
-from headrace.server.reconcile import reconcile_views
+from headrace.lake.delta_table import LakeState
 from headrace.server.leftovers import highest_fence
+from headrace.server.reconcile import reconcile_views
 from headrace.store.duckdb import database
-from headrace.store.duckdb.reading import open_file
-from headrace.store.duckdb.store import DuckStore
-from headrace.store.opening import open_store
+from headrace.store.duckdb.duckdb_reader import open_file
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.open_store import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.contracts.store.layers import VIEW, counted, serving, step
@@ -161,7 +161,7 @@ def test_a_lost_store_is_begun_anew(workspace: Workspace) -> None:
 
 CRASH = """
 import os, sys
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from tests.contracts.store.layers import VIEW, step
 store = DuckStore.open(sys.argv[1], fence=1)
 store.register(VIEW, "a", {"events": 5})

@@ -15,17 +15,17 @@ import pytest
 from headrace.define.catalog import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream
-from headrace.doctor.data import check_batch_layer
 from headrace.errors import CorruptionError
-from headrace.lake.table import LakeState
-from headrace.maintain.slices import Slices, slices_folder
-from headrace.server.reconcile import reconcile_views
+from headrace.lake.delta_table import LakeState
+from headrace.maintain.build_slices import Slices, slices_folder
 from headrace.server.leftovers import clean
-from headrace.store.base import Store
+from headrace.server.reconcile import reconcile_views
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.database import DAMAGED
-from headrace.store.opening import open_store
+from headrace.store.open_store import open_store
+from headrace.store.store_contract import Store
 from headrace.store.version import Point
+from headrace.tools.doctor.data_checks import check_batch_layer
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
 from tests.contracts.store.layers import counted, serving

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CorruptionError, WorkspaceError
-from headrace.store.base import Step
-from headrace.store.duckdb.reading import DuckReader, open_file
-from headrace.store.duckdb.store import DuckStore
-from headrace.store.duckdb.tables import speed_table
+from headrace.store.duckdb.duckdb_reader import DuckReader, open_file
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.duckdb.table_sql import speed_table
+from headrace.store.store_contract import Step
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 
@@ -31,7 +31,7 @@ def test_a_corrupt_store_says_that_it_can_be_rebuilt(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 store = DuckStore.open(sys.argv[1], fence=9)
 print("open", flush=True)
 sys.stdin.read()

@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.define.model import View, Window
-from headrace.store.columns import COUNTED
 from headrace.store.duckdb import levels
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.folds import TableSource, few, fold
-from headrace.store.duckdb.levels import Part, parts_of
-from headrace.store.duckdb.sketches import register_functions
-from headrace.store.few import fold_few
-from headrace.store.selection import Selection
+from headrace.store.duckdb.levels import LevelPart, parts_of
+from headrace.store.duckdb.merge_functions import register_functions
+from headrace.store.partial_columns import COUNTED
+from headrace.store.selection import Selection, fold_in_python
 from tests.contracts.store.reference import same_rows
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -67,7 +66,7 @@ def folded(connection: duckdb.DuckDBPyConnection, selection: Selection) -> list[
 
 def folded_in_python(connection: duckdb.DuckDBPyConnection, selection: Selection) -> list[tuple[Any, ...]]:
     query, parameters = few(VIEW, FILES, selection, 10_000)
-    return fold_few(VIEW, selection, connection.execute(query, parameters).fetchall())
+    return fold_in_python(VIEW, selection, connection.execute(query, parameters).fetchall())
 
 
 bounds = st.none() | st.integers(-HOUR // MINUTE, 13 * DAY // MINUTE).map(lambda at: START + at * MINUTE)
@@ -103,7 +102,7 @@ def tables(selection: Selection, pane_ms: int = MINUTE) -> list[str]:
 
 def test_long_spans_are_read_from_days_and_hours() -> None:
     year = (START, START + 365 * DAY)
-    assert parts_of(VIEW, Selection((), bucket_ms=DAY)) == [Part("days", ())]
+    assert parts_of(VIEW, Selection((), bucket_ms=DAY)) == [LevelPart("days", ())]
     assert tables(Selection((), panes=year, bucket_ms=DAY)) == ["days"]
     assert tables(Selection((), panes=year)) == ["days"]
     assert tables(Selection((), panes=year, bucket_ms=HOUR)) == ["hours"]

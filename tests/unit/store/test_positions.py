@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.duckdb.reading import open_file
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_reader import open_file
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.transport.position import START, Position
 from tests.contracts.store.layers import VIEW, serving
 from tests.unit.store.older import as_format_4

@@ -9,10 +9,10 @@ import duckdb
 import pytest
 
 from headrace.server.describe_versions import describe_versions
-from headrace.store.base import Step
 from headrace.store.duckdb.database import FORMAT, OutdatedError
-from headrace.store.duckdb.reading import open_file
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_reader import open_file
+from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import INT, STRING
 from tests.unit.store.older import as_format_4

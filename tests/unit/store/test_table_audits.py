@@ -10,13 +10,13 @@ from typing import NoReturn
 import pytest
 
 from headrace.errors import ConflictError, UnavailableError
-from headrace.maintain.batch import Batch
-from headrace.maintain.over_tables import TableAudits
-from headrace.store.columns import partial_columns
+from headrace.maintain.batch_layer import BatchLayer
+from headrace.maintain.table_view_audits import TableAudits
+from headrace.store.duckdb.batch_folder import HERE_ROWS
 from headrace.store.duckdb.database import run
-from headrace.store.duckdb.folder import HERE_ROWS
-from headrace.store.duckdb.recompute import compare_with_rows, export_rows
 from headrace.store.duckdb.snapshot import speed_tables
+from headrace.store.duckdb.table_view_audit import compare_with_rows, export_rows
+from headrace.store.partial_columns import partial_columns
 from tests.unit.store.table_bench import EPOCH, NUMBERS, Table, audit, numbered, serving
 
 PERSON = {"id": 1, "place": "Rome", "age": 20, "at": EPOCH, "_deleted": None}
@@ -164,7 +164,7 @@ def test_the_batch_layer_audits_when_asked_and_keeps_drift(tmp_path: Path) -> No
     table = Table(tmp_path)
     table.send([PERSON])
     stream, builds = table.catalog.streams["people"], tmp_path / "builds"
-    batch = Batch(no_spark, stream, None, table.store, builds)  # type: ignore[arg-type]
+    batch = BatchLayer(no_spark, stream, None, table.store, builds)  # type: ignore[arg-type]
     assert not batch.run_once(), "no audit is due within the hour"
     batch.refresh("headcount")
     assert (batch.run_once(), batch.run_once(), batch.audits) == (True, False, {"headcount": 1})

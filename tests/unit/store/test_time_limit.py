@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import HeadraceError, QuestionLimitError, UnavailableError
 from headrace.serve.evaluate import question_limit
-from headrace.store.duckdb.store import DuckStore
+from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.time_limit import TimeLimit, check_time
 from tests.waiting import wait_until
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.cli.init_command import EXAMPLE
-from headrace.testing.engine import QuickEngine
-from headrace.testing.read import read_text
-from headrace.testing.run import Result, Runner
+from headrace.tools.testing.direct_engine import QuickEngine
+from headrace.tools.testing.run_tests import Runner, RunResult
+from headrace.tools.testing.written_tests import read_text
 
 HOME = "visitor: ann, page: /home, status: 200"
 
@@ -27,7 +27,7 @@ def runner(folder: Path, definitions: str = EXAMPLE) -> Iterator[Runner]:
         engine.close()
 
 
-def run(folder: Path, text: str, definitions: str = EXAMPLE) -> list[Result]:
+def run(folder: Path, text: str, definitions: str = EXAMPLE) -> list[RunResult]:
     """The results of all tests of a text without mistakes of structure."""
     tests, errors = read_text(textwrap.dedent(text), "t.yaml")
     assert not errors, errors
@@ -35,12 +35,12 @@ def run(folder: Path, text: str, definitions: str = EXAMPLE) -> list[Result]:
         return [runs.run(test, folder) for test in tests]
 
 
-def run_one(folder: Path, text: str, definitions: str = EXAMPLE) -> Result:
+def run_one(folder: Path, text: str, definitions: str = EXAMPLE) -> RunResult:
     """The result of its only test."""
     (result,) = run(folder, text, definitions)
     return result
 
 
-def messages(result: Result) -> list[str]:
+def messages(result: RunResult) -> list[str]:
     """What is not as expected, in sentences."""
     return [difference.message for difference in result.differences]

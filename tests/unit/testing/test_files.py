@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.testing.document import Items, parse_document
-from headrace.testing.read import read_text
+from headrace.tools.testing.written_tests import read_text
+from headrace.tools.testing.yaml_file import Items, parse_document
 
 from .shop import EXAMPLE, HOME, run_one
 

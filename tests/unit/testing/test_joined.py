@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.testing.events import in_order
+from headrace.tools.testing.given_events import in_order
 
 from .joined import CHANGING, ONLY_SPARK, ROWS, SQL, file_of
 from .shop import messages, run, run_one

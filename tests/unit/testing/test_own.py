@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.engine import QuickEngine
-from headrace.testing.read import read_text
-from headrace.testing.run import Result, Runner
+from headrace.tools.testing.direct_engine import QuickEngine
+from headrace.tools.testing.run_tests import Runner, RunResult
+from headrace.tools.testing.written_tests import read_text
 from tests.own_code import PYTHON, write_definitions
 
 from .shop import messages
@@ -26,7 +26,7 @@ TEST = """
 ERRORS = TEST.replace("expect: [{room: a, n: 3, most: 104, hot: 1, mean: 20}]", "expect: {errors: [geometric_mean]}")
 
 
-def run(folder: Path, python: str, text: str = TEST) -> Result:
+def run(folder: Path, python: str, text: str = TEST) -> RunResult:
     definitions = write_definitions(folder / "definitions", python)
     (test,), errors = read_text(text)
     assert not errors

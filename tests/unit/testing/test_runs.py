@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.cli.init_command import EXAMPLE, EXAMPLE_TEST
-from headrace.demo.server import make_workspace, shop_definitions, shop_tests
-from headrace.testing.compare import match
-from headrace.testing.engine import QuickEngine
-from headrace.testing.read import read_file
-from headrace.testing.run import Runner
+from headrace.tools.demo.shop_server import make_workspace, shop_definitions, shop_tests
+from headrace.tools.testing.comparison import match
+from headrace.tools.testing.direct_engine import QuickEngine
+from headrace.tools.testing.run_tests import Runner
+from headrace.tools.testing.written_tests import read_file
 
 from .shop import HOME, messages, run, run_one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.transport.journal.journal import Journal
-from headrace.transport.journal.record import list_segments, walk
+from headrace.transport.journal.journal_records import list_segments, walk
 from headrace.transport.position import START, Position
 
 LINE = b'{"a":1}\n'

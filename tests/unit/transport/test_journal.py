@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import CorruptionError, DiskFullError, FencedError
 from headrace.faults import VARIABLE
+from headrace.transport.journal.idempotency_keys import WINDOW_US
 from headrace.transport.journal.journal import Journal
-from headrace.transport.journal.keys import WINDOW_US
-from headrace.transport.journal.record import cut, list_segments, read_durable, spans
+from headrace.transport.journal.journal_records import cut, list_segments, read_durable, spans
 from headrace.transport.position import START, Position
 from tests.unit.transport.journals import LINE, Clock, lines_of
 

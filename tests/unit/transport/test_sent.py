@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CorruptionError, StaleMarkError
+from headrace.transport.journal.idempotency_keys import WINDOW_US
 from headrace.transport.journal.journal import Journal, read_sent
-from headrace.transport.journal.keys import WINDOW_US
-from headrace.transport.journal.record import list_segments
-from headrace.transport.sent import FilePiece, SentFiles
+from headrace.transport.journal.journal_records import list_segments
+from headrace.transport.sent_files import FilePiece, SentFiles
 from tests.unit.transport.journals import LINE, Clock
 
 

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.web.page.layout import layout
+from headrace.web.page.graph_page import layout
 
 
 @st.composite

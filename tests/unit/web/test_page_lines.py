@@ -11,17 +11,17 @@ from headrace.html import breakable
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import ExplainedEvent, Explanation, JoinedRow
 from headrace.types import BIGINT, STRING
-from headrace.web.page.chart import chart
-from headrace.web.page.explanation import explanation_section
-from headrace.web.page.series import Line, Lines, Point
-from headrace.web.page.tables import Column, table
+from headrace.web.page.cell_page import explanation_section
+from headrace.web.page.chart_series import ChartPoint, Line, Lines
+from headrace.web.page.charts import chart
+from headrace.web.page.page_tables import TableColumn, table
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EVIL = "<script>'\"&"
 
 
 def line(key: Any, *values: Any, settled: bool = True) -> Line:
-    points = {at: Point(at, "", value, settled) for at, value in enumerate(values) if value is not ...}
+    points = {at: ChartPoint(at, "", value, settled) for at, value in enumerate(values) if value is not ...}
     return Line({"page": key}, values[-1], points)
 
 
@@ -59,8 +59,11 @@ def test_lines_without_numbers_are_no_chart() -> None:
 
 
 def test_a_column_head_links_to_its_order_and_shows_the_current_one() -> None:
-    columns = [Column("a_b", sort_path="?sort=a&b"), Column("c", number=True, sort_path="?", sorted="descending")]
-    element = table([*columns, Column("d")], [], label="x")
+    columns = [
+        TableColumn("a_b", sort_path="?sort=a&b"),
+        TableColumn("c", number=True, sort_path="?", sorted="descending"),
+    ]
+    element = table([*columns, TableColumn("d")], [], label="x")
     assert '<th scope="col"><a href="?sort=a&amp;b" data-stay title="sort by a_b">a_<wbr>b' in element
     assert '<th scope="col" class="number" aria-sort="descending">' in element
     assert '<th scope="col">d</th>' in element

@@ -12,16 +12,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.cells import number, short, value
 from headrace.define.catalog import parse
-from headrace.html import data, join, plain, tag
+from headrace.html import data, join, number, plain, short, tag, value
 from headrace.server.status import FieldStatus, StreamDefinition
-from headrace.web.page.cache import Cache
-from headrace.web.page.chart import chart
-from headrace.web.page.frame import asset
-from headrace.web.page.hints import define_view, send_events
-from headrace.web.page.series import Point, Series
 from headrace.web.guard import LASTS_S, Sessions
+from headrace.web.page.chart_series import ChartPoint, Series
+from headrace.web.page.charts import chart
+from headrace.web.page.first_steps import define_view, send_events
+from headrace.web.page.page_frame import asset
+from headrace.web.page.pages import Cache
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -63,7 +62,7 @@ def test_values_and_numbers() -> None:
 
 
 def draw_bars(*values: Any, places: int = 20) -> tuple[str, list[dict[str, str]]]:
-    points = [Point(at, f"window {at}", v, settled=at % 2 == 0) for at, v in enumerate(values)]
+    points = [ChartPoint(at, f"window {at}", v, settled=at % 2 == 0) for at, v in enumerate(values)]
     end = NOON + timedelta(minutes=places)
     figure = chart(Series("hits", "hits per minute", points, places, NOON, end), "c")
     bars = []
@@ -113,9 +112,9 @@ def test_without_any_number_there_is_no_chart() -> None:
 
 def test_a_chart_over_keys() -> None:
     points = [
-        Point(0, "<b>", 10, settled=True),
-        Point(1, "x\u202e", None, settled=True),
-        Point(2, "c", 5, settled=True),
+        ChartPoint(0, "<b>", 10, settled=True),
+        ChartPoint(1, "x\u202e", None, settled=True),
+        ChartPoint(2, "c", 5, settled=True),
     ]
     figure = chart(Series("n", "n by k", points, 3), "c")
     assert figure.count("<li>") == 2

@@ -10,8 +10,7 @@ import pytest
 
 from headrace.errors import QuestionError
 from headrace.server.status import ColumnStatus, ViewStatus
-from headrace.web.page.selection import Selection
-from headrace.web.page.spans import find_steps, read_range, to_ms
+from headrace.web.page.page_selection import PageSelection, find_steps, read_range, to_ms
 from tests.status import view_status
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -38,7 +37,7 @@ def view(window_ms: int | None = MINUTE) -> ViewStatus:
 
 
 def test_a_url_is_read_back_as_it_was_written() -> None:
-    selection = Selection(
+    selection = PageSelection(
         "traffic",
         keys=(("page", HOSTILE), ("page", "/home"), ("status", r"\N")),
         start="-6h",
@@ -49,10 +48,10 @@ def test_a_url_is_read_back_as_it_was_written() -> None:
     )
     path = urlsplit(selection.path("rows"))
     assert (path.path, path.fragment) == ("/views/traffic", "rows")
-    assert Selection.read(view(), parse_qsl(path.query)) == selection
-    assert Selection("traffic").path() == "/views/traffic"
+    assert PageSelection.read(view(), parse_qsl(path.query)) == selection
+    assert PageSelection("traffic").path() == "/views/traffic"
     empty = [("key.page", ""), ("start", ""), ("end", " "), ("column", ""), ("by", ""), ("sort", "")]
-    assert Selection.read(view(), empty) == Selection("traffic")
+    assert PageSelection.read(view(), empty) == PageSelection("traffic")
 
 
 @pytest.mark.parametrize(
@@ -73,17 +72,17 @@ def test_a_url_is_read_back_as_it_was_written() -> None:
 )
 def test_an_invalid_parameter_is_refused(name: str, text: str, message: str) -> None:
     with pytest.raises(QuestionError) as error:
-        Selection.read(view(), [(name, text)])
+        PageSelection.read(view(), [(name, text)])
     assert message in str(error.value)
 
 
 def test_a_parameter_is_given_once_and_a_range_needs_a_window() -> None:
     with pytest.raises(QuestionError, match="'sort' is given twice"):
-        Selection.read(view(), [("sort", "hits"), ("sort", "-hits")])
+        PageSelection.read(view(), [("sort", "hits"), ("sort", "-hits")])
     with pytest.raises(QuestionError, match="takes no start or end"):
-        Selection.read(view(None), [("start", "-1h")])
+        PageSelection.read(view(None), [("start", "-1h")])
     with pytest.raises(QuestionError, match="no column to sort by 'window_start'"):
-        Selection.read(view(None), [("sort", "window_start")])
+        PageSelection.read(view(None), [("sort", "window_start")])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_a_parameter_is_given_once_and_a_range_needs_a_window() -> None:
 def test_a_range_is_widened_to_panes_and_ends_with_the_newest_event(
     start: str, end: str, expected: tuple[datetime | None, datetime]
 ) -> None:
-    range_ = read_range((MINUTE, MINUTE), NEWEST, Selection("traffic", start=start, end=end))
+    range_ = read_range((MINUTE, MINUTE), NEWEST, PageSelection("traffic", start=start, end=end))
     assert range_.start_ms == (to_ms(expected[0]) if expected[0] else None)
     assert range_.end_ms == to_ms(expected[1])
 
@@ -107,7 +106,7 @@ def test_a_range_is_widened_to_panes_and_ends_with_the_newest_event(
 @pytest.mark.parametrize(("start", "end"), [("now", ""), ("9999-12-31", ""), ("-1h", "-2h"), ("-1m", "0001-01-01")])
 def test_an_empty_range_is_refused(start: str, end: str) -> None:
     with pytest.raises(QuestionError, match="the range is empty"):
-        read_range((MINUTE, MINUTE), NEWEST, Selection("traffic", start=start, end=end))
+        read_range((MINUTE, MINUTE), NEWEST, PageSelection("traffic", start=start, end=end))
 
 
 @pytest.mark.parametrize(

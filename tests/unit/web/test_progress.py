@@ -17,9 +17,8 @@ from headrace.api.remote import RemoteWorkspace
 from headrace.errors import HeadraceError, NotReadyError, QuestionError
 from headrace.spark.jobs import Job, Progress
 from headrace.web.application import TIMEOUTS
-from headrace.web.replies import NDJSON, reply_when_done
-from headrace.web.replies import add_error_handlers
 from headrace.web.http_server import HttpListener, bind, url_of
+from headrace.web.replies import NDJSON, add_error_handlers, reply_when_done
 from tests import http
 from tests.waiting import wait_until
 

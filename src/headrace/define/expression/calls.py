@@ -6,9 +6,9 @@ import re
 from abc import abstractmethod
 
 from headrace.define.expression.peers import is_aggregate_elsewhere
+from headrace.language.source_text import END, Token
 from headrace.language.syntax import Call, Node, WrittenCall
 from headrace.language.token_cursor import TokenCursor
-from headrace.language.source_text import END, Token
 
 # Aggregates that choose one event, here and in other systems: first takes the earliest, last the latest.
 CHOOSING = {

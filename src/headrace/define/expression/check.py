@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from headrace.define.expression import hints
-from headrace.language.coercion import common_type
-from headrace.language.syntax import Call
-from headrace.language.terms import Term, render
-from headrace.define.own import OwnFunction
-from headrace.language.source_text import SourceText
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from headrace.language.coercion import CASTS, INTERVAL, VOID, arithmetic_type, common_type
-from headrace.language.coercion import is_text, time_constant, time_of
+
+from headrace.define.definition_rules import part_hint
+from headrace.define.expression import hints
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
 from headrace.define.expression.parser import ExpressionParser
+from headrace.define.own import OwnFunction, find_function
+from headrace.errors import DefinitionError
+from headrace.language.coercion import (
+    CASTS,
+    INTERVAL,
+    VOID,
+    arithmetic_type,
+    common_type,
+    is_text,
+    time_constant,
+    time_of,
+)
 from headrace.language.patterns import refuse_pattern
 from headrace.language.signatures import UNITS, ScalarFunction
+from headrace.language.source_text import END, FollowUpError, Mistakes, SourceText, escape
 from headrace.language.syntax import (
     Call,
     Case,
@@ -33,13 +41,8 @@ from headrace.language.syntax import (
     TableQuery,
     Test,
 )
-from headrace.language.source_text import FollowUpError, Mistakes
-from headrace.define.own import find_function
-from headrace.define.definition_rules import part_hint
-from headrace.language.source_text import END, SourceText, escape
-from headrace.errors import DefinitionError
+from headrace.language.terms import Term, render
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, Type
-
 
 
 def own_call(source: SourceText, node: Call, function: OwnFunction, args: list[Term]) -> Term:
@@ -65,7 +68,6 @@ def own_call(source: SourceText, node: Call, function: OwnFunction, args: list[T
             )
         args[i] = Term("CAST", of, (args[i],))
     return Term(function.full_name, function.gives, tuple(args))
-
 
 
 COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")

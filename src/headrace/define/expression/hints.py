@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from headrace.aggregate import REGISTRY
-from headrace.language.coercion import CASTS
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.define.expression.peers import instead_of_function
-from headrace.language.signatures import KINDS, ScalarFunction, FunctionParameter
 from headrace.define.expression.standard import ARROW
+from headrace.errors import DefinitionError, did_you_mean, nearest
+from headrace.language.coercion import CASTS
+from headrace.language.signatures import KINDS, FunctionParameter, ScalarFunction
+from headrace.language.source_text import SourceText, escape
 from headrace.language.syntax import Call, Interval, Literal, Name, walk
 from headrace.language.terms import Term, quote, render
-from headrace.language.source_text import SourceText, escape
-from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.types import STRING, Type
 
 USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"

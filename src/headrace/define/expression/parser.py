@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.language.durations import is_calendar
 from headrace.define.expression.calls import CallParser
-from headrace.language.literals import number, parse_date, parse_timestamp
 from headrace.define.expression.standard import (
     JSON_ARROWS,
     JSON_TYPES,
@@ -17,6 +15,9 @@ from headrace.define.expression.standard import (
     read_form,
     read_like,
 )
+from headrace.language.durations import is_calendar
+from headrace.language.literals import number, parse_date, parse_timestamp
+from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.language.syntax import (
     Call,
     Case,
@@ -34,7 +35,6 @@ from headrace.language.syntax import (
     Test,
 )
 from headrace.language.token_cursor import RESERVED
-from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, Token
 from headrace.types import BOOLEAN, DATE, TIMESTAMP
 from headrace.types import STRING as STRING_TYPE
 

@@ -9,9 +9,9 @@ import sys
 from itertools import groupby
 
 from headrace.aggregate import REGISTRY
-from headrace.language.coercion import VOID
 from headrace.define.expression.functions import TABLE
 from headrace.define.expression.peers import AGGREGATES, FUNCTIONS, Instead
+from headrace.language.coercion import VOID
 from headrace.language.signatures import ScalarFunction
 
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"  # around the table of that name

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.language.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, WrittenCall
 from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, Token
+from headrace.language.syntax import Call, Cast, Literal, Logic, Node, Operation, Part, Test, WrittenCall
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP, decimal
 from headrace.types import STRING as STRING_TYPE
 

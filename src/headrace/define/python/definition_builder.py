@@ -12,18 +12,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from headrace.define import model
-from headrace.language.calendar import Calendar, zone_name
-from headrace.define.view_columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
-from headrace.language.durations import SECOND_MS, parse_duration
-from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
-from headrace.define.loosening import fields_read
-from headrace.language.source_text import Mistakes, placed
-from headrace.define.own import plain
-from headrace.define.relation_rewrites import view_over
-from headrace.define.python.query_builder import Aggregation, Query, Queryable, caller, source_of
-from headrace.define.python.query_rows import all_rows_of, join_conditions, read_item, rows_of
-from headrace.define.python.source_builder import read_unique
-from headrace.define.kafka_record import check_record_fields
+from headrace.define.answer_shape import ShapeReader, ShapeScope, check_limit, read_order_items
 from headrace.define.definition_rules import (
     check_distinct,
     check_event_time,
@@ -35,13 +24,23 @@ from headrace.define.definition_rules import (
     make_cumulative,
     make_window,
 )
-from headrace.define.answer_shape import ShapeReader, ShapeScope, check_limit, read_order_items
+from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
+from headrace.define.kafka_record import check_record_fields
+from headrace.define.loosening import fields_read
+from headrace.define.own import plain
+from headrace.define.python.query_builder import Aggregation, Query, Queryable, caller, source_of
+from headrace.define.python.query_rows import all_rows_of, join_conditions, read_item, rows_of
+from headrace.define.python.source_builder import read_unique
+from headrace.define.relation_rewrites import view_over
 from headrace.define.sql.logical import LogicalStatement
 from headrace.define.sql.streams import read_fields
 from headrace.define.sql.windows import is_bucket, read_bucket, read_span
 from headrace.define.table_parts import derived_table, make_table, over_table
-from headrace.language.source_text import SourceText
+from headrace.define.view_columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
 from headrace.errors import DefinitionError, Location
+from headrace.language.calendar import Calendar, zone_name
+from headrace.language.durations import SECOND_MS, parse_duration
+from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.types import Expression
 
 Declared = TypeVar("Declared", model.Stream, model.Table, model.View, LogicalStatement, model.Sink, model.Alert)

@@ -1,30 +1,25 @@
-"""The functions of definitions in Python: `hr.count`, `hr.sum` and so on, and `hr.udf` and `hr.udaf` of a user's own."""
+"""Functions of definitions in Python: `hr.count`, `hr.sum` and so on, and `hr.udf` and `hr.udaf` of a user's own."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import cache
-from inspect import Parameter, Signature
-from typing import Any
-from headrace.aggregate import Aggregate, Argument
-from headrace.define.python.query_builder import Aggregation, caller, source_of
-from headrace.errors import DefinitionError
-import hashlib
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any, TypeVar
-from headrace.aggregate import REGISTRY
+
+from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.aggregate.udaf import UdafDefinition, declare_aggregate
-from headrace.define.expression.functions import ALIASES, FUNCTIONS
-from headrace.language.source_text import placed
-from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
-from headrace.language.token_cursor import TokenCursor
 from headrace.define.definition_rules import check_name
+from headrace.define.expression.functions import ALIASES, FUNCTIONS
+from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
+from headrace.define.python.query_builder import Aggregation, caller, source_of
 from headrace.define.sql.streams import read_fields
-from headrace.language.source_text import END, WORD
+from headrace.errors import DefinitionError
+from headrace.language.source_text import END, WORD, placed
+from headrace.language.token_cursor import TokenCursor
 from headrace.types import Type, struct
-
-
 
 _WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
 
@@ -78,7 +73,6 @@ def _signature(cls: type[Aggregate]) -> Signature:
         for each in cls.constants
     ]
     return Signature([*takes, *constants, _WHERE], return_annotation="Aggregation")
-
 
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.aggregate import Aggregate
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError, Location
+from headrace.language.source_text import SourceText
 
 _PACKAGE = str(Path(__file__).parent)
 

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from headrace.define.derived_rows import NamedExpressions, DerivedRows
+from headrace.define.definition_rules import check_name
+from headrace.define.derived_rows import DerivedRows, NamedExpressions
 from headrace.define.expression import hints
 from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
-from headrace.language.syntax import Name
-from headrace.language.terms import quote
-from headrace.language.source_text import Mistakes, placed
 from headrace.define.model import Table
 from headrace.define.own import find_function
 from headrace.define.python.query_builder import (
@@ -26,13 +24,14 @@ from headrace.define.python.query_builder import (
     Union,
 )
 from headrace.define.relation import JoinKind
-from headrace.define.definition_rules import check_name
 from headrace.define.sql.joins import TableScope, apply_join
 from headrace.define.sql.query_tree import JoinItem
 from headrace.define.sql.select import SelectItem
 from headrace.define.sql.views import ViewReader
-from headrace.language.source_text import END, SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import END, Mistakes, SourceText, placed
+from headrace.language.syntax import Name
+from headrace.language.terms import quote
 from headrace.types import Expression
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from headrace.language.source_text import placed
-from headrace.define.python.definition_builder import declare
-from headrace.define.python.query_builder import caller, source_of
-from headrace.define.definition_rules import check_name
-from headrace.define.sql.logical import LogicalStatement
-from headrace.errors import DefinitionError
 from collections.abc import Mapping
 from datetime import timedelta
-from headrace.define import model
-from headrace.define.outgoing_rules import make_absence, make_alert
-from headrace.define.expression.check import Checker, check, check_condition, parse_tree
-from headrace.define.python.definition_builder import declare, milliseconds
-from headrace.define.definition_rules import check_distinct, check_name
-from headrace.define.outgoing_rules import WrittenShape, make_sink, row_scope
-from headrace.types import Expression
 
+from headrace.define import model
+from headrace.define.definition_rules import check_distinct, check_name
+from headrace.define.expression.check import Checker, check, check_condition, parse_tree
+from headrace.define.outgoing_rules import WrittenShape, make_absence, make_alert, make_sink, row_scope
+from headrace.define.python.definition_builder import declare, milliseconds
+from headrace.define.python.query_builder import caller, source_of
+from headrace.define.sql.logical import LogicalStatement
+from headrace.errors import DefinitionError
+from headrace.language.source_text import placed
+from headrace.types import Expression
 
 
 def LogicalView(name: str, query: str) -> LogicalStatement:  # noqa: N802 - reads as the noun it makes
@@ -30,7 +27,6 @@ def LogicalView(name: str, query: str) -> LogicalStatement:  # noqa: N802 - read
         if not sql:
             raise DefinitionError(f"view '{name}' needs a query", expected="SELECT … FROM a view")
         return declare(LogicalStatement(source, 0, name, sql, 0), at)
-
 
 
 OptionValue = str | int | float | bool

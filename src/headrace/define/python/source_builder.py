@@ -1,18 +1,18 @@
-"""What belongs to the events of a stream in Python: their source, `hr.kafka(topic="visits")`, and the arguments `unique` and `within`."""
+"""What belongs to the events of a stream in Python: their source, `hr.kafka(topic="visits")`, and the arguments
+`unique` and `within`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from headrace.define.model import Field, UniqueEvents
-from headrace.define.definition_rules import check_unique_column, make_unique
-from headrace.errors import DefinitionError
-from collections.abc import Mapping
-from headrace.define.kafka_source import COMMIT, MODE, OFFSETS, PATTERN, TIME, TOPIC, make_source
-from headrace.define.connector_options import PREFIX, SERVERS
-from headrace.language.source_text import placed
-from headrace.define.model import Source
-from headrace.define.python.query_builder import caller
+from collections.abc import Mapping, Sequence
 
+from headrace.define.connector_options import PREFIX, SERVERS
+from headrace.define.definition_rules import check_unique_column, make_unique
+from headrace.define.kafka_source import COMMIT, MODE, OFFSETS, PATTERN, TIME, TOPIC, make_source
+from headrace.define.model import Field, Source, UniqueEvents
+from headrace.define.python.query_builder import caller
+from headrace.errors import DefinitionError
+from headrace.language.source_text import placed
 
 
 def read_unique(
@@ -34,7 +34,6 @@ def read_unique(
         )
     names = [check_unique_column(column, fields, stream) for column in columns]
     return make_unique(names, within_ms, stream)
-
 
 
 def kafka(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.outgoing_rules import make_absence, make_alert
-from headrace.define.expression.check import Checker, check, check_condition
-from headrace.language.syntax import Node, Star
-from headrace.language.source_text import Mistakes
-from headrace.define.model import Alert, Output, Stream, View
 from headrace.define.definition_rules import check_distinct, check_name, located
-from headrace.define.outgoing_rules import row_scope
-from headrace.define.sql.options import WrittenOption, OptionsReader, at_option, canonical
+from headrace.define.expression.check import Checker, check, check_condition
+from headrace.define.model import Alert, Output, Stream, View
+from headrace.define.outgoing_rules import make_absence, make_alert, row_scope
+from headrace.define.sql.options import OptionsReader, WrittenOption, at_option, canonical
 from headrace.define.sql.select import SelectItem
-from headrace.language.source_text import QUOTED, WORD, SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import QUOTED, WORD, Mistakes, SourceText
+from headrace.language.syntax import Node, Star
 
 _NOT_IN_ALERTS = ("GROUP", "HAVING", "ORDER", "LIMIT", "JOIN")
 

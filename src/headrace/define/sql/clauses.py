@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.define.expression.parser import ExpressionParser
-from headrace.language.source_text import Mistakes
 from headrace.define.definition_rules import check_name, located
-from headrace.language.source_text import END, UNREADABLE, WORD, SourceText, Token
+from headrace.define.expression.parser import ExpressionParser
 from headrace.errors import DefinitionError
+from headrace.language.source_text import END, UNREADABLE, WORD, Mistakes, SourceText, Token
 
 
 class StatementReader(ExpressionParser):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.define.view_columns import contains_aggregate, is_aggregate
 from headrace.define.expression.check import check_condition
-from headrace.language.syntax import Logic, Name, Node, walk
-from headrace.language.source_text import Mistakes
+from headrace.define.view_columns import contains_aggregate, is_aggregate
 from headrace.errors import DefinitionError
+from headrace.language.source_text import Mistakes
+from headrace.language.syntax import Logic, Name, Node, walk
 from headrace.types import Expression
 
 if TYPE_CHECKING:
-    from headrace.define.derived_rows import RowScope
     from headrace.define.answer_shape import ShapeReader
+    from headrace.define.derived_rows import RowScope
     from headrace.define.sql.select import ViewStatement
 
 
@@ -50,7 +50,9 @@ def _aggregated(condition: Node, select: ViewStatement, scope: RowScope) -> Node
     return None
 
 
-def _of_having(select: ViewStatement, reader: ShapeReader, condition: Node, place: Node, text: str | None) -> DefinitionError:
+def _of_having(
+    select: ViewStatement, reader: ShapeReader, condition: Node, place: Node, text: str | None
+) -> DefinitionError:
     fix = "conditions on aggregates and keys belong to HAVING, after GROUP BY"
     try:
         reader.having(select.source, condition)

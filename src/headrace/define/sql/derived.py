@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headrace.language.source_text import Mistakes
-from headrace.define.model import Stream, Table
 from headrace.define.definition_rules import located
+from headrace.define.model import Stream, Table
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.peers import NO_PEER, Peer, rewrite
 from headrace.define.sql.query_tree import RowQuery, StreamRead, joined_in_query, streams_of_query
 from headrace.define.sql.row_query import NO_TABLES, Inputs, rows_of_query
 from headrace.define.sql.streams import StreamReader
-from headrace.language.source_text import SourceText, Token
 from headrace.errors import DefinitionError
+from headrace.language.source_text import Mistakes, SourceText, Token
 
 
 @dataclass(frozen=True)

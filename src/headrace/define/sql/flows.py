@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headrace.language.terms import quote, unquote
 from headrace.define.definition_rules import NO_DEBEZIUM, UNWRAP
 from headrace.define.sql.later import NAME, statement_at
-from headrace.language.source_text import SourceText, escape
 from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText, escape
+from headrace.language.terms import quote, unquote
 
 _FLAGS = re.IGNORECASE | re.DOTALL
 _PATH = rf"(?:{NAME}\s*\.\s*)*({NAME})"  # only its last name counts

@@ -8,10 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from headrace.define.view_columns import contains_aggregate
 from headrace.define.expression.hints import NO_SESSIONS
-from headrace.language.syntax import Call, Node, walk
-from headrace.language.terms import quote
 from headrace.define.sql.joins import read_in_query, read_join
 from headrace.define.sql.later import (
     instead_of_numbers,
@@ -21,10 +18,22 @@ from headrace.define.sql.later import (
     refuse_watermark,
 )
 from headrace.define.sql.peers import CLAUSES, PeerReader
-from headrace.define.sql.query_tree import ExplodeStep, FromClause, FromStep, FromItem, RowQuery, RowItem, RowSelect, StarItem
+from headrace.define.sql.query_tree import (
+    ExplodeStep,
+    FromClause,
+    FromItem,
+    FromStep,
+    RowItem,
+    RowQuery,
+    RowSelect,
+    StarItem,
+)
 from headrace.define.sql.samples import read_sample
-from headrace.language.source_text import QUOTED, WORD, Token
+from headrace.define.view_columns import contains_aggregate
 from headrace.errors import DefinitionError
+from headrace.language.source_text import QUOTED, WORD, Token
+from headrace.language.syntax import Call, Node, walk
+from headrace.language.terms import quote
 
 GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer", "unnest", "arrayjoin")
 WINDOW_TABLES = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}  # by name or in order

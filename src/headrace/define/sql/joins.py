@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.define.derived_rows import DerivedRows
+from headrace.define.derived_rows import DerivedRows, RowScope
 from headrace.define.enrich import joined_entries, key_expression, refuse_table, with_join
 from headrace.define.expression.check import check, check_condition
-from headrace.language.syntax import Call, Logic, Name, Node, Operation, TableQuery, walk
 from headrace.define.model import Stream, Table
 from headrace.define.relation import JoinKind
-from headrace.define.derived_rows import RowScope
 from headrace.define.sql.later import instead_of_comma, refuse_stream_join, time_before
 from headrace.define.sql.query_tree import JoinItem
-from headrace.language.source_text import SourceText, Token
 from headrace.errors import DefinitionError, did_you_mean
+from headrace.language.source_text import SourceText, Token
+from headrace.language.syntax import Call, Logic, Name, Node, Operation, TableQuery, walk
 from headrace.types import BOOLEAN, TIMESTAMP, Expression
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.define.expression.hints import NO_SESSIONS
+from headrace.errors import DefinitionError
+from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
 from headrace.language.syntax import Logic, Name, Node, Operation, TableQuery, walk
 from headrace.language.terms import quote, unquote
-from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
-from headrace.errors import DefinitionError
 
 if TYPE_CHECKING:
     from headrace.define.sql.from_clause import FromReader
@@ -219,7 +219,12 @@ def instead_of_comma(reader: FromReader) -> DefinitionError:
 
 
 def refuse_stream_join(
-    source: SourceText, item: JoinItem, *, as_of: str | None = None, times: Collection[str] = (), where: Node | None = None
+    source: SourceText,
+    item: JoinItem,
+    *,
+    as_of: str | None = None,
+    times: Collection[str] = (),
+    where: Node | None = None,
 ) -> DefinitionError:
     """A JOIN of a stream, with the table of its latest rows to join meanwhile; `as_of`: as they were at a time.
 

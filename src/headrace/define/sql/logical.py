@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.define.sql.clauses import StatementReader
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import SourceText
 
 
 @dataclass(frozen=True)

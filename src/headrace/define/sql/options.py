@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headrace.define.model import Options
 from headrace.define.connector_options import OptionError
+from headrace.define.model import Options
 from headrace.define.sql.clauses import StatementReader
 from headrace.language.source_text import NUMBER, QUOTED, STRING, WORD, SourceText
 

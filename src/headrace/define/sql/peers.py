@@ -7,18 +7,18 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.define.view_columns import contains_aggregate
-from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from headrace.define.answer_shape import read_limit
 from headrace.define.expression.functions import UNSTABLE
 from headrace.define.expression.hints import NO_SESSIONS
-from headrace.language.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
-from headrace.language.terms import quote
-from headrace.define.answer_shape import read_limit
 from headrace.define.sql.clauses import StatementReader
 from headrace.define.sql.later import session_gap_at
 from headrace.define.sql.windows import is_bucket, is_window_call
-from headrace.language.source_text import END, NUMBER, SourceText
+from headrace.define.view_columns import contains_aggregate
 from headrace.errors import DefinitionError
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, format_duration
+from headrace.language.source_text import END, NUMBER, SourceText
+from headrace.language.syntax import Call, Interval, Literal, Logic, Name, Node, Operation, Test, walk
+from headrace.language.terms import quote
 from headrace.types import INT, STRING
 
 if TYPE_CHECKING:
@@ -350,7 +350,9 @@ def _without_clock(select: ViewStatement, stream: Stream) -> tuple[ViewStatement
     return select, [error]
 
 
-def _write_without(select: ViewStatement, conditions: tuple[Node, ...], removed: list[Node], window: str | None) -> str | None:
+def _write_without(
+    select: ViewStatement, conditions: tuple[Node, ...], removed: list[Node], window: str | None
+) -> str | None:
     """The statement without these conditions of WHERE."""
     peer = select.peer
     if peer.where is None:

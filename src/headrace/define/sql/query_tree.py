@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.language.syntax import Node, TableQuery, walk
 from headrace.define.relation import JoinKind
+from headrace.language.syntax import Node, TableQuery, walk
 
 
 class FromStep(Protocol):

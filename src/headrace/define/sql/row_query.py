@@ -6,31 +6,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from headrace.define.derived_rows import DerivedRows
+from headrace.define.definition_rules import check_name, located
+from headrace.define.derived_rows import DerivedRows, RowScope
 from headrace.define.expression import hints
 from headrace.define.expression.check import Checker, check, check_condition
-from headrace.language.syntax import Call, Node, walk
-from headrace.language.terms import Term, quote
-from headrace.language.source_text import Mistakes
 from headrace.define.model import Stream, Table
-from headrace.define.derived_rows import RowScope
-from headrace.define.definition_rules import check_name, located
 from headrace.define.sql.from_clause import GENERATORS
 from headrace.define.sql.joins import TableScope, apply_join, apply_queries
 from headrace.define.sql.query_tree import (
     ExplodeStep,
     FromClause,
-    FromStep,
     FromItem,
+    FromStep,
     JoinItem,
-    RowQuery,
     RowItem,
+    RowQuery,
     RowSelect,
     StarItem,
 )
 from headrace.define.sql.samples import SampleClause
-from headrace.language.source_text import SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import Mistakes, SourceText
+from headrace.language.syntax import Call, Node, walk
+from headrace.language.terms import Term, quote
 from headrace.types import INT, Expression
 
 NO_TABLES: Mapping[str, Table] = MappingProxyType({})
@@ -153,7 +151,9 @@ def contains_generator(node: Node) -> bool:
     return any(isinstance(part, Call) and part.name.lower() in GENERATORS for part in walk(node))
 
 
-def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] = (), *, in_union: bool = False) -> DerivedRows:
+def _rows_of_select(
+    select: RowSelect, inputs: Inputs, defaults: Sequence[str] = (), *, in_union: bool = False
+) -> DerivedRows:
     """The rows of one SELECT. Columns without a name have that of the same place in the first part of a union."""
     source, mistakes = inputs.source, Mistakes()
     rows = rows_of_from(select.source, replace(inputs, where=select.where))
@@ -192,7 +192,9 @@ def _rows_of_select(select: RowSelect, inputs: Inputs, defaults: Sequence[str] =
         return rows.select(columns)
 
 
-def hoist(source: SourceText, rows: DerivedRows, items: Sequence[tuple[Node, Sequence[str]]]) -> tuple[DerivedRows, RowScope]:
+def hoist(
+    source: SourceText, rows: DerivedRows, items: Sequence[tuple[Node, Sequence[str]]]
+) -> tuple[DerivedRows, RowScope]:
     """The rows that an explode in SELECT makes, and a scope in which that call is the exploded column."""
     scope = rows.scope()
     calls = [

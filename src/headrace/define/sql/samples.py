@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.define.definition_rules import located
 from headrace.define.derived_rows import DerivedRows
 from headrace.define.expression.check import check
 from headrace.define.expression.parser import ExpressionParser
-from headrace.language.syntax import Node
-from headrace.define.definition_rules import located
-from headrace.language.source_text import NUMBER, SourceText
 from headrace.errors import DefinitionError
+from headrace.language.source_text import NUMBER, SourceText
+from headrace.language.syntax import Node
 
 EXAMPLE = "TABLESAMPLE (10 PERCENT)"
 

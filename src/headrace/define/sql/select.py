@@ -7,17 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.define.view_columns import contains_aggregate, is_aggregate, make_column
+from headrace.define.answer_shape import OrderItem, ShapeReader, ShapeScope
+from headrace.define.definition_rules import check_distinct, check_key, check_name, located
+from headrace.define.derived_rows import RowScope
 from headrace.define.expression.check import Checker, check
-from headrace.language.syntax import Call, Literal, Name, Node, Star, walk
-from headrace.language.terms import quote
 from headrace.define.loosening import fields_read
-from headrace.language.source_text import FollowUpError, Mistakes, each
 from headrace.define.model import Column, Key, Order, Stream, View, Window
 from headrace.define.own import plain
-from headrace.define.derived_rows import RowScope
-from headrace.define.definition_rules import check_distinct, check_key, check_name, located
-from headrace.define.answer_shape import OrderItem, ShapeReader, ShapeScope
 from headrace.define.sql.conditions import read_where
 from headrace.define.sql.peers import NO_PEER, Peer
 from headrace.define.sql.query_tree import (
@@ -41,8 +37,11 @@ from headrace.define.sql.windows import (
     whole_window,
     window_bound,
 )
-from headrace.language.source_text import SourceText
+from headrace.define.view_columns import contains_aggregate, is_aggregate, make_column
 from headrace.errors import DefinitionError
+from headrace.language.source_text import FollowUpError, Mistakes, SourceText, each
+from headrace.language.syntax import Call, Literal, Name, Node, Star, walk
+from headrace.language.terms import quote
 from headrace.types import INT, Expression
 
 

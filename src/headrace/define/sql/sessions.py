@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 
 from headrace.define.expression.hints import NO_SESSIONS, session_gap
-from headrace.language.syntax import Call, Literal, Name, Node, Part
-from headrace.language.terms import quote
 from headrace.define.sql.peers import TextEdit
 from headrace.define.sql.select import SelectItem, ViewStatement
 from headrace.language.source_text import escape
+from headrace.language.syntax import Call, Literal, Name, Node, Part
+from headrace.language.terms import quote
 from headrace.types import INT, STRING
 
 _ALIAS = re.compile(r"\s+(?:AS\s+)?(?:\w+|`[^`]+`|\"[^\"]+\")", re.IGNORECASE)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.define.expression.check import check_condition
-from headrace.language.syntax import Node
-from headrace.language.terms import quote
-from headrace.language.source_text import Mistakes
-from headrace.define.model import Sink, Stream, View
 from headrace.define.definition_rules import located
+from headrace.define.expression.check import check_condition
+from headrace.define.model import Sink, Stream, View
 from headrace.define.outgoing_rules import WrittenShape, make_sink, row_scope
 from headrace.define.sql.later import NAME, statement_at
-from headrace.define.sql.options import WrittenOption, OptionsReader, at_option
-from headrace.language.source_text import SourceText, Token
+from headrace.define.sql.options import OptionsReader, WrittenOption, at_option
 from headrace.errors import DefinitionError
+from headrace.language.source_text import Mistakes, SourceText, Token
+from headrace.language.syntax import Node
+from headrace.language.terms import quote
 
 _ROWS = re.compile(  # a query of columns, whose rows are those that it reads
     rf"SELECT\s+(?:\*|{NAME}(?:\s*,\s*{NAME})*)\s+FROM\s+(?P<rows>{NAME}(?:\s+WHERE\s+(?:(?!\bGROUP\s+BY\b).)+)?)",

@@ -8,18 +8,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from headrace.language.durations import parse_duration
-from headrace.language.terms import quote
-from headrace.define.kafka_source import ALSO, OPTIONS, TOPIC, make_source
-from headrace.define.connector_options import PREFIX
-from headrace.define.model import KAFKA, Source
-from headrace.define.connector_options import OptionError
+from headrace.define.connector_options import PREFIX, OptionError
+from headrace.define.definition_rules import (
+    NO_DEBEZIUM,
+    UNWRAP,
+    check_idle_timeout,
+    located,
+    refuse_later_format,
+    to_time,
+)
 from headrace.define.kafka_record import PARTS, header
-from headrace.define.definition_rules import NO_DEBEZIUM, UNWRAP, check_idle_timeout, located, refuse_later_format, to_time
+from headrace.define.kafka_source import ALSO, OPTIONS, TOPIC, make_source
+from headrace.define.model import KAFKA, Source
 from headrace.define.sql.later import statement_at
-from headrace.define.sql.options import WrittenOption, OptionsReader
-from headrace.language.source_text import STRING, escape
+from headrace.define.sql.options import OptionsReader, WrittenOption
 from headrace.errors import DefinitionError, nearest
+from headrace.language.durations import parse_duration
+from headrace.language.source_text import STRING, escape
+from headrace.language.terms import quote
 from headrace.types import TIMESTAMP, Type
 
 CONNECTOR = "connector"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.language.terms import quote
-from headrace.language.source_text import Mistakes, each
 from headrace.define.model import Stream, Table
 from headrace.define.sql.alerts import AlertReader, AlertStatement
 from headrace.define.sql.derived import DerivedStatement
@@ -17,8 +15,9 @@ from headrace.define.sql.select import ViewStatement
 from headrace.define.sql.sinks import SinkReader, SinkStatement
 from headrace.define.sql.tables import TableReader
 from headrace.define.sql.views import ViewReader
-from headrace.language.source_text import END, QUOTED, WORD, SourceText, escape
 from headrace.errors import DefinitionError, Location, nearest
+from headrace.language.source_text import END, QUOTED, WORD, Mistakes, SourceText, each, escape
+from headrace.language.terms import quote
 
 _SEND = "send events and rows with `headrace send`, HTTP or Python"
 _QUERIES = "for queries use `headrace ask` or `headrace sql`"

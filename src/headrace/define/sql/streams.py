@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.define.expression.check import Checker, Scope, check
-from headrace.engine.duckdb_terms import refuse_computed
-from headrace.language.syntax import Interval, Name, Node, Operation
-from headrace.language.terms import quote
-from headrace.language.source_text import each
-from headrace.define.model import JSON, Field, Stream
-from headrace.define.own import functions_in
-from headrace.language.paths import format_path, parse_path
-from headrace.language.token_cursor import DECIMALS, TYPES
-from headrace.define.kafka_record import check_record_fields, check_type
 from headrace.define.definition_rules import (
     check_distinct,
     check_event_time,
@@ -22,9 +12,18 @@ from headrace.define.definition_rules import (
     located,
     part_hint,
 )
+from headrace.define.expression.check import Checker, Scope, check
+from headrace.define.kafka_record import check_record_fields, check_type
+from headrace.define.model import JSON, Field, Stream
+from headrace.define.own import functions_in
 from headrace.define.sql.unique import UniqueReader
-from headrace.language.source_text import END, STRING, SYMBOL, SourceText, Token
+from headrace.engine.duckdb_terms import refuse_computed
 from headrace.errors import DefinitionError
+from headrace.language.paths import format_path, parse_path
+from headrace.language.source_text import END, STRING, SYMBOL, SourceText, Token, each
+from headrace.language.syntax import Interval, Name, Node, Operation
+from headrace.language.terms import quote
+from headrace.language.token_cursor import DECIMALS, TYPES
 from headrace.types import Type
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headrace.language.terms import quote
-from headrace.define.model import Stream, Table
 from headrace.define.definition_rules import located
+from headrace.define.model import Stream, Table
 from headrace.define.sql.derived import DerivedReader, DerivedStatement, build_derived
 from headrace.define.table_parts import check_column, derived_table, make_table
 from headrace.language.source_text import Token
+from headrace.language.terms import quote
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.define.model import Field, UniqueEvents
 from headrace.define.definition_rules import check_unique_column, located, make_unique
+from headrace.define.model import Field, UniqueEvents
 from headrace.define.sql.sources import SourceReader
 from headrace.language.source_text import Token
 

@@ -6,25 +6,28 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.define.view_columns import contains_aggregate
-from headrace.define.derived_rows import DerivedRows
+from headrace.define.derived_rows import DerivedRows, RowScope
 from headrace.define.expression.check import check
-from headrace.language.syntax import Node, Star
-from headrace.language.terms import quote
-from headrace.language.source_text import FollowUpError, Mistakes, each, join
 from headrace.define.model import Stream, Table, View
 from headrace.define.relation_rewrites import view_over
-from headrace.define.derived_rows import RowScope
 from headrace.define.sql.joins import apply_queries
 from headrace.define.sql.peers import resolve, rewrite
 from headrace.define.sql.row_query import NO_TABLES, Inputs, hoist, rows_of_from
-from headrace.define.sql.select import ViewStatement, ViewBuilder
+from headrace.define.sql.select import ViewBuilder, ViewStatement
 from headrace.define.sql.sessions import without_sessions
+from headrace.define.view_columns import contains_aggregate
 from headrace.errors import DefinitionError
+from headrace.language.source_text import FollowUpError, Mistakes, each, join
+from headrace.language.syntax import Node, Star
+from headrace.language.terms import quote
 
 
 def build_view(
-    select: ViewStatement, streams: Mapping[str, Stream], tables: Mapping[str, Table] = NO_TABLES, *, of_table: bool = False
+    select: ViewStatement,
+    streams: Mapping[str, Stream],
+    tables: Mapping[str, Table] = NO_TABLES,
+    *,
+    of_table: bool = False,
 ) -> View:
     """The view over its streams, every rule checked; raises all mistakes of the statement at once.
 

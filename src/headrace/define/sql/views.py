@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from headrace.define.view_columns import contains_aggregate
-from headrace.language.durations import SECOND_MS
-from headrace.engine.duckdb_terms import duckdb_name
-from headrace.language.syntax import Logic, Node, Star
-from headrace.language.terms import quote
 from headrace.define.answer_shape import read_limit, read_order
 from headrace.define.sql.from_clause import FromReader
 from headrace.define.sql.later import instead_of_numbers
 from headrace.define.sql.select import SelectItem, ViewStatement
+from headrace.define.view_columns import contains_aggregate
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import DefinitionError
+from headrace.language.durations import SECOND_MS
+from headrace.language.syntax import Logic, Node, Star
+from headrace.language.terms import quote
 
 _NOT_IN_VIEWS = {
     "SORT": "write ORDER BY",

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal as LiteralType
 
-from headrace.language.calendar import MONTHS, Calendar, make_calendar, read_calendar, zone_name, zone_tile_ms
-from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration, parse_duration
-from headrace.language.syntax import Call, Interval, Literal, Name, Node, Operation, Part
-from headrace.language.terms import quote
-from headrace.define.model import ARRIVED, Stream, Window
 from headrace.define.definition_rules import located, make_calendar_window, make_cumulative, make_window
-from headrace.language.source_text import SourceText
+from headrace.define.model import ARRIVED, Stream, Window
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
+from headrace.language.calendar import MONTHS, Calendar, make_calendar, read_calendar, zone_name, zone_tile_ms
+from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration, parse_duration
+from headrace.language.source_text import SourceText
+from headrace.language.syntax import Call, Interval, Literal, Name, Node, Operation, Part
+from headrace.language.terms import quote
 from headrace.types import STRING, TIMESTAMP
 
 WINDOW_CALLS = ("window", "tumble", "hop", "cumulate")

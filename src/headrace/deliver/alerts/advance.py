@@ -7,8 +7,21 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from headrace.deliver.alerts.alert_state import FOREVER_US, NEVER_US, ViewClock, Incident, Observation, Periods, State, observe
-from headrace.deliver.alerts.alert_state import OPEN, AlertState, IncidentEntry, Notice, key_text
+from headrace.deliver.alerts.alert_state import (
+    FOREVER_US,
+    NEVER_US,
+    OPEN,
+    AlertState,
+    Incident,
+    IncidentEntry,
+    Notice,
+    Observation,
+    Periods,
+    State,
+    ViewClock,
+    key_text,
+    observe,
+)
 from headrace.serve.windows import Windows
 
 MOST_OPEN = 10_000  # incidents of one alert; further keys wait until some are over
@@ -63,7 +76,9 @@ def note_rows(state: AlertState, rules: AlertRules, rows: Rows, clock: ViewClock
         marks = {entry.incident.since_us: entry for entry in entries}
         kept = []
         for incident in changed:
-            known = marks.pop(incident.since_us, None) or withdrawn.pop((text, incident.since_us), IncidentEntry(key, incident))
+            known = marks.pop(incident.since_us, None) or withdrawn.pop(
+                (text, incident.since_us), IncidentEntry(key, incident)
+            )
             kept.append(known if known.incident is incident else replace(known, incident=incident))
         # A notice that an incident fires is followed by one that it does not, also where there was none after all.
         withdrawn |= {(text, since_us): entry for since_us, entry in marks.items() if entry.notified == "firing"}

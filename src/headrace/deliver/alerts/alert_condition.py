@@ -1,28 +1,32 @@
-"""The condition of an alert: compiled for the rows of its view, and described for people, as its incidents and notices are."""
+"""The condition of an alert: compiled for the rows of its view, and described for people, as its incidents and notices
+are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-from headrace.deliver.alerts.alert_state import FOREVER_US, Observation
-from headrace.engine.python_evaluation import compile_expression
-from headrace.define.model import Alert, Window
-from headrace.format import EPOCH
-from headrace.serve.json_values import encoder
-from headrace.types import Type
-from collections.abc import Mapping
 from urllib.parse import quote, urlencode
+
+from headrace.define.model import Alert, Window
 from headrace.deliver.alerts.advance import is_silenced
-from headrace.deliver.alerts.alert_state import Incident
-from headrace.deliver.alerts.alert_state import AlertState, IncidentEntry, Notice, Silence
+from headrace.deliver.alerts.alert_state import (
+    FOREVER_US,
+    AlertState,
+    Incident,
+    IncidentEntry,
+    Notice,
+    Observation,
+    Silence,
+)
 from headrace.deliver.delivery_status import AlertStatus, IncidentStatus, SilenceStatus
+from headrace.engine.python_evaluation import compile_expression
+from headrace.format import EPOCH, iso_us
 from headrace.language.durations import format_duration
-from headrace.define.model import Alert
-from headrace.format import iso_us
+from headrace.serve.json_values import encoder
 from headrace.serve.question import key_text
-
-
+from headrace.types import Type
 
 START, END, SETTLED = "window_start", "window_end", "settled"
 
@@ -86,7 +90,6 @@ def _encoded(value: Any, encode: Callable[[Any], Any] | None) -> Any:
 
 def _us(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
-
 
 
 def describe(

@@ -1,20 +1,18 @@
-"""What an alert remembers over restarts, in one file: its cursor, incidents by key, silences and undelivered notices."""
+"""The state of an alert over restarts, in one file: its cursor, incidents by key, silences and undelivered notices."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
+
 import orjson
+
 from headrace.disk import replace_file
 from headrace.errors import CorruptionError
 from headrace.names import encode_name
-
-
 
 State = Literal["pending", "firing", "resolved", "short"]  # short: it ended before it could fire
 Periods = tuple["Incident", ...]  # of one key: apart from each other, the oldest first
@@ -100,7 +98,6 @@ def _without(periods: Periods, start_us: int, end_us: int) -> Periods:
     return (*periods[:first], *before, *after, *periods[last:])
 
 
-
 OPEN = ("pending", "firing")
 
 
@@ -181,8 +178,12 @@ class AlertState:
     from_us: int | None = None  # windows that end by then are history; None before the alert has begun to watch
     forgotten_us: int | None = None  # periods that ended by then may be missing: rows beside them are read again
     settled_us: int | None = None  # windows that end by then were settled when it looked last
-    keys: Mapping[str, tuple[IncidentEntry, ...]] = field(default_factory=dict)  # by the text of the key, the oldest first
-    withdrawn: tuple[IncidentEntry, ...] = ()  # of which a notice said that they fire, and that are none by the present rows
+    keys: Mapping[str, tuple[IncidentEntry, ...]] = field(
+        default_factory=dict
+    )  # by the text of the key, the oldest first
+    withdrawn: tuple[
+        IncidentEntry, ...
+    ] = ()  # of which a notice said that they fire, and that are none by the present rows
     silences: tuple[Silence, ...] = ()
     notices: tuple[Notice, ...] = ()  # oldest first
     written: int = 0  # how many notices were written so far

@@ -12,19 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.deliver.alerts.alert_condition import SETTLED, Condition
-from headrace.deliver.alerts.advance import EVENTS_ARRIVE, AlertRules, absent, note_rows, note_time, rows_around
-from headrace.deliver.alerts.alert_state import FOREVER_US, NEVER_US, ViewClock, Observation
-from headrace.deliver.alerts.alert_state import AlertState, Notice, key_text, read_state, write_state
 from headrace.define.fingerprint import fingerprint
 from headrace.define.loosening import names_in
 from headrace.define.model import Alert, View
-from headrace.serve.change_batch import ChangeCursor
-from headrace.serve.changes import ChangeBatch, Evaluation, begun_windows
-from headrace.serve.evaluate import find_serving
+from headrace.deliver.alerts.advance import EVENTS_ARRIVE, AlertRules, absent, note_rows, note_time, rows_around
+from headrace.deliver.alerts.alert_condition import SETTLED, Condition
+from headrace.deliver.alerts.alert_state import (
+    FOREVER_US,
+    NEVER_US,
+    AlertState,
+    Notice,
+    Observation,
+    ViewClock,
+    key_text,
+    read_state,
+    write_state,
+)
 from headrace.deliver.view_reader import ViewFollower
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor
+from headrace.serve.changes import Evaluation, begun_windows
+from headrace.serve.evaluate import find_serving
 from headrace.serve.windows import windows_of
-from headrace.store.base import Snapshot, Store
+from headrace.store.store_contract import Snapshot, Store
 from headrace.store.version import Version
 
 ROWS_AT_ONCE = 5_000

@@ -10,16 +10,15 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
+from headrace.define.model import Alert, Sink
+from headrace.define.outgoing_rules import OPTIONS
 from headrace.deliver.alerts.alert_condition import notice_row
 from headrace.deliver.alerts.alert_state import Notice
 from headrace.deliver.alerts.alert_watch import AlertWatch
-from headrace.define.outgoing_rules import OPTIONS
-from headrace.define.model import Alert, Sink
+from headrace.deliver.sinks.http_sink import open_poster
+from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange, open_writer
 from headrace.errors import HeadraceError
 from headrace.secrets import without_passwords
-from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange
-from headrace.deliver.sinks.http_sink import open_poster
-from headrace.deliver.sinks.sink_writer import open_writer
 from headrace.types import BIGINT, STRING
 from headrace.workspace.settings import Workspace
 

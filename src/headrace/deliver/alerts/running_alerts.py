@@ -13,17 +13,17 @@ from typing import Any
 
 import structlog
 
+from headrace.define.catalog import Catalog
+from headrace.define.model import Alert
 from headrace.deliver.alerts.advance import AlertRules
 from headrace.deliver.alerts.alert_condition import describe, describe_silence
 from headrace.deliver.alerts.alert_state import AlertState, Silence, state_file
-from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
+from headrace.deliver.alerts.alert_watch import AlertWatch, StreamWatch, ViewWatch, follower_name, rules_of
 from headrace.deliver.alerts.notice_targets import NoticeDelivery, target_names
-from headrace.deliver.alerts.alert_watch import StreamWatch, ViewWatch, AlertWatch, follower_name, rules_of
-from headrace.define.catalog import Catalog
-from headrace.language.durations import parse_duration
-from headrace.define.model import Alert
+from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
 from headrace.errors import HeadraceError, NotFoundError, NotReadyError, QuestionError, did_you_mean
-from headrace.store.base import Store
+from headrace.language.durations import parse_duration
+from headrace.store.store_contract import Store
 from headrace.workspace.settings import Workspace
 
 LOOK_S = 1.0  # interval of looking at clocks while nothing changes

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 
 from headrace.define.connectors import FILES, value_of
 from headrace.define.model import Sink
+from headrace.deliver.sinks.sink_rows import EventRows, arrow_table, json_lines
+from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
 from headrace.disk import disk_full, from_system, is_disk_full, replace_file, sync
 from headrace.errors import HeadraceError
 from headrace.faults import fault_point
 from headrace.names import encode_name
-from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
-from headrace.deliver.sinks.sink_rows import EventRows, arrow_table, json_lines
 
 RECORDS = "_headrace"  # readers of folders, such as Spark, skip names with a leading underscore
 TEMPORARY = ".tmp"

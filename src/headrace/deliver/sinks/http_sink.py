@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from headrace.define.connectors import HTTP, is_http_url, value_of
-from headrace.language.durations import parse_duration
 from headrace.define.model import Sink
-from headrace.faults import fault_point
-from headrace.secrets import host_only, is_secret, is_sensitive, parts_of_url, reveal, without_secrets
-from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
 from headrace.deliver.sinks.sink_rows import json_lines
+from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
+from headrace.faults import fault_point
+from headrace.language.durations import parse_duration
+from headrace.secrets import host_only, is_secret, is_sensitive, parts_of_url, reveal, without_secrets
 
 SHOWN_REPLY = 200  # characters of a server's answer in an error
 MOST_REPLY = 64 << 10  # bytes of it that are read

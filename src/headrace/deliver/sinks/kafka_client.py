@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headrace.secrets import is_secret, is_sensitive, reveal, without_secrets
 from headrace.deliver.sinks.sink_writer import DestinationError
-from headrace.transport.kafka.client import FORBIDDEN, MISSING, REFUSED, SERVERS
+from headrace.secrets import is_secret, is_sensitive, reveal, without_secrets
+from headrace.transport.kafka.kafka_clients import FORBIDDEN, MISSING, REFUSED, SERVERS
 
 PREFIX = "properties."
 REQUEST_S = 15.0

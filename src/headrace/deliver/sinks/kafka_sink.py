@@ -1,24 +1,25 @@
-"""Writes a sink to a topic of Kafka: at least once, or exactly once by transactions; and the latest rows, for consumers."""
+"""Writes a sink to a topic of Kafka: at least once, or exactly once by transactions; and the latest rows, for
+consumers.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
 from headrace.define.connectors import KAFKA, value_of
-from headrace.language.durations import parse_duration
 from headrace.define.model import Mode, Sink
+from headrace.deliver.sinks.kafka_client import Client
+from headrace.deliver.sinks.sink_writer import COMMIT, POSITION, VERSION, DestinationError, SinkBatch, SinkChange
 from headrace.errors import chain
 from headrace.faults import fault_point
-from headrace.deliver.sinks.sink_writer import COMMIT, POSITION, VERSION, DestinationError, SinkBatch, SinkChange
+from headrace.language.durations import parse_duration
 from headrace.serve.json_values import KeyEncoder, RowEncoder
-from headrace.deliver.sinks.kafka_client import Client
-from collections.abc import Iterable
-
-
 
 PROGRESS_SUFFIX = "-headrace-progress"
 HEADER_SINK, HEADER_VERSION, HEADER_COMMIT = "sink", "version", "commit"
@@ -302,7 +303,6 @@ class Messages:
             (HEADER_VERSION, str(version).encode()),
             (HEADER_COMMIT, str(commit).encode()),
         ]
-
 
 
 Row = dict[str, Any]

@@ -6,8 +6,8 @@ import re
 
 import psycopg
 
-from headrace.secrets import without_passwords
 from headrace.deliver.sinks.sink_writer import DestinationError
+from headrace.secrets import without_passwords
 
 # By SQLSTATE or its first two characters; what a retry may heal without a change of definitions or tables.
 UNAVAILABLE = {

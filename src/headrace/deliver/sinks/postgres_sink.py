@@ -19,14 +19,23 @@ from psycopg import Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headrace.define.connectors import POSTGRES, value_of
-from headrace.language.durations import parse_duration
 from headrace.define.model import Mode, Sink
-from headrace.faults import fault_point
-from headrace.secrets import reveal, shown
-from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
 from headrace.deliver.sinks.postgres_errors import explained
-from headrace.deliver.sinks.postgres_table import CopyRows
-from headrace.deliver.sinks.postgres_table import EVENTS, KEY, ROWS, SETTLED_ROWS, TableShape, TableName, ensure_table, table_number
+from headrace.deliver.sinks.postgres_table import (
+    EVENTS,
+    KEY,
+    ROWS,
+    SETTLED_ROWS,
+    CopyRows,
+    TableName,
+    TableShape,
+    ensure_table,
+    table_number,
+)
+from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
+from headrace.faults import fault_point
+from headrace.language.durations import parse_duration
+from headrace.secrets import reveal, shown
 
 PROGRESS = "headrace_sinks"
 BATCH = "headrace_batch"  # a temporary table

@@ -1,21 +1,20 @@
-"""The table of a PostgreSQL sink: its columns and types, how it is created, whether an existing one fits, and its rows for COPY."""
+"""The table of a PostgreSQL sink: its columns and types, how it is created, whether an existing one fits, and its rows
+for COPY.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from psycopg import Connection, sql
-from headrace.deliver.sinks.sink_writer import COMMIT, POSITION, VERSION, DestinationError
-from headrace.types import Type
-from collections.abc import Callable, Mapping, Sequence
+
 import xxhash
-from psycopg import sql
-from headrace.deliver.sinks.sink_writer import SinkBatch
+from psycopg import Connection, sql
+
+from headrace.deliver.sinks.sink_writer import COMMIT, POSITION, VERSION, DestinationError, SinkBatch
 from headrace.serve.json_values import KeyEncoder, json_text
-
-
+from headrace.types import Type
 
 KEY = "_key"
 MOST_NAME_BYTES = 63  # PostgreSQL cuts longer names without an error
@@ -260,7 +259,6 @@ def _numbers(numeric: str) -> tuple[int, int]:
 
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
 
 
 NUL, NUL_SYMBOL = "\0", "\u2400"  # PostgreSQL refuses U+0000 in text; U+2400 is the picture of it

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import Sink
-from headrace.errors import NotFoundError, did_you_mean
-from headrace.deliver.sinks.sink_writer import SinkWriter
 from headrace.deliver.sinks.sink_feed import Base, Feed, StreamFeed, ViewFeed
-from headrace.deliver.sinks.sink_writer import open_writer
 from headrace.deliver.sinks.sink_progress import SinkProgress, new_progress, read_progress, write_progress
 from headrace.deliver.sinks.sink_runner import SinkRunner, SinkState, rows_of
-from headrace.store.base import Store
+from headrace.deliver.sinks.sink_writer import SinkWriter, open_writer
+from headrace.errors import NotFoundError, did_you_mean
+from headrace.store.store_contract import Store
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
@@ -66,7 +65,9 @@ class Sinks:
             self._runners = running
             self._ending = [runner for runner in self._ending if not runner.join(0)]
 
-    def _start(self, sink: Sink, progress: SinkProgress | None, before: SinkRunner | None, catalog: Catalog) -> SinkRunner:
+    def _start(
+        self, sink: Sink, progress: SinkProgress | None, before: SinkRunner | None, catalog: Catalog
+    ) -> SinkRunner:
         if before is None:  # a dropped one of the same name may still be ending
             before = next((runner for runner in self._ending if runner.sink.name == sink.name), None)
             if before is not None:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
-from headrace.engine.python_evaluation import compile_expression
+from typing import TYPE_CHECKING, Any, Protocol
+
 from headrace.define.model import Sink, Stream, View
 from headrace.define.outgoing_rules import row_keys, row_types
-from headrace.errors import HeadraceError
-from headrace.deliver.event_chunks import CHUNK_ROWS, Chunk, Places, read_chunk
 from headrace.deliver.derived_events import DerivedReader
+from headrace.deliver.event_chunks import CHUNK_ROWS, Chunk, Places, read_chunk
 from headrace.deliver.event_page import START, EventCursor, UnionCursor
 from headrace.deliver.filters import EventFilter
-from headrace.deliver.table_changes import TableChanges
-from headrace.serve.change_batch import ChangeCursor
-from headrace.serve.changes import ViewChange, ChangeBatch, Evaluation, changes_after
-from headrace.serve.evaluate import find_serving
-from headrace.deliver.view_reader import ViewFollower
-from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange
 from headrace.deliver.sinks.sink_rows import EventRows
-from headrace.store.base import Store
+from headrace.deliver.sinks.sink_writer import SinkBatch, SinkChange
+from headrace.deliver.table_changes import TableChanges
+from headrace.deliver.view_reader import ViewFollower
+from headrace.engine.python_evaluation import compile_expression
+from headrace.errors import HeadraceError
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor, ViewChange
+from headrace.serve.changes import Evaluation, changes_after
+from headrace.serve.evaluate import find_serving
+from headrace.store.store_contract import Store
 from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
-    from headrace.lake.table import LakeTable
-
+    from headrace.lake.delta_table import LakeTable
 
 
 MOST_KEYS = 1_000_000
@@ -73,7 +71,6 @@ class SentKeys:
     def _key(self, row: Mapping[str, Value]) -> tuple[Any, ...]:
         values = (row.get(name) for name in self.names)
         return tuple(repr(value) if isinstance(value, float) else value for value in values)  # NaN is equal to itself
-
 
 
 MOST_COMPLETE = 1_000_000  # rows of a view in mode complete: they are sent as one batch

@@ -10,7 +10,7 @@ import orjson
 from headrace.define.connectors import CONNECTORS
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Sink
-from headrace.store.base import Store, StoreReader
+from headrace.store.store_contract import Store, StoreReader
 
 KIND = "sink"
 

@@ -12,16 +12,16 @@ import structlog
 
 from headrace.define.connectors import CONNECTORS, records_progress
 from headrace.define.model import Sink
+from headrace.deliver.notifier import Notifier
+from headrace.deliver.sinks.http_sink import RefusedError
+from headrace.deliver.sinks.sink_feed import Feed
+from headrace.deliver.sinks.sink_progress import SinkPlace, SinkProgress, forget_progress, write_progress
+from headrace.deliver.sinks.sink_writer import SinkBatch, SinkWriter
 from headrace.errors import HeadraceError, NotReadyError
 from headrace.faults import fault_point
-from headrace.deliver.notifier import Notifier
 from headrace.secrets import without_passwords
-from headrace.deliver.sinks.sink_writer import SinkBatch, SinkWriter
-from headrace.deliver.sinks.sink_feed import Feed
-from headrace.deliver.sinks.http_sink import RefusedError
-from headrace.deliver.sinks.sink_progress import SinkPlace, SinkProgress, forget_progress, write_progress
 from headrace.spark.failures import one_line
-from headrace.store.base import Store
+from headrace.store.store_contract import Store
 
 LOOK_S = 1.0  # how often a sink looks for changes, whatever it is notified of
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # before the next attempt, after so many failures in a row

@@ -1,19 +1,20 @@
-"""What a sink's destination promises: batches of changes, each durable when it is written; and its writer, by the connector."""
+"""What a sink's destination promises: batches of changes, each durable when it is written; and its writer, by the
+connector.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from headrace.define.model import Sink
 from headrace.errors import HeadraceError
 from headrace.types import Type
-from dataclasses import replace
-from headrace.define.model import Sink
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
-
 
 
 # What each JSON object has beside the columns of its row; names with a leading underscore are ours.
@@ -81,7 +82,6 @@ class DestinationError(HeadraceError):
 
     code = "destination"
     http_status = 503
-
 
 
 SERVERS = "properties.bootstrap.servers"

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 
 from headrace.errors import HeadraceError, IngestError, UsageError
-from headrace.ingest.sources.backoff import BackOff
-from headrace.ingest.sources.intake import Channel, Intake
+from headrace.ingest.sources.channels import BackOff, Channel, Intake
 
 MOST_CONNECTIONS = 1000
 CONNECT_S = 10.0
@@ -27,7 +26,7 @@ def parse_address(text: str, option: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class Connection:
+class IncomingLines:
     """A connection. The other side sees its end when all lines are stored, and a reset if they are not."""
 
     def __init__(self, connected: socket.socket, label: str) -> None:
@@ -103,7 +102,7 @@ class Listener:
         assert self._intake is not None
         try:
             connected, address = self._listening.accept()
-            self._intake.add(Connection(connected, f"connection from {address[0]}:{address[1]}"))
+            self._intake.add(IncomingLines(connected, f"connection from {address[0]}:{address[1]}"))
         except (BlockingIOError, ConnectionError):
             return  # it went away again
         except OSError:  # too many open files
@@ -113,7 +112,7 @@ class Listener:
             self._intake.wake(self._listening.fileno(), None)
 
 
-class Connector:
+class SocketReader:
     """Reads the lines of a server; connects again when the connection is lost."""
 
     error: HeadraceError | None = None
@@ -163,7 +162,7 @@ class Connector:
         assert self._intake is not None
         connected = socket.create_connection((self._host, self._port), timeout=CONNECT_S)
         self._connected_at = time.monotonic()
-        self._intake.add(Connection(connected, f"connection to {self._address}"))
+        self._intake.add(IncomingLines(connected, f"connection to {self._address}"))
 
 
 def _cannot_listen(address: str, port: int, error: OSError) -> IngestError:

@@ -10,15 +10,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.aggregate import Aggregate
-from headrace.engine.spark_views import spark_view
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
-from headrace.lake.files import LakeFile
-from headrace.lake.schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
-from headrace.lake.storage import Storage
-from headrace.maintain.spark_joins import JOINED
-from headrace.maintain.partials import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
 from headrace.engine.spark_relations import Joins
+from headrace.engine.spark_views import spark_view
+from headrace.lake.storage import Storage
+from headrace.lake.table_files import LakeFile
+from headrace.lake.table_schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
+from headrace.maintain.partials_job import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
+from headrace.maintain.spark_joins import JOINED
 from headrace.serve.read_plan import Cell
 from headrace.store.version import Version
 from headrace.types import BIGINT, STRING, Expression, Type

@@ -8,6 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.define.model import Stream
+from headrace.errors import CorruptionError, HeadraceError, QuestionError, UnavailableError
+from headrace.format import EPOCH
+from headrace.lake.dead_letter_pages import decoded
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.partials_job import damage_of
+from headrace.maintain.spark_joins import NO_LOGS, TableLogs
+from headrace.names import decode_name, encode_name, shell
+from headrace.serve.answer import Answer
+from headrace.serve.explanation import US, CellQuestion, ExplainedEvent, Explanation, JoinedRow
 from headrace.serve.past.cell_events import (
     SHOWN_BYTES,
     Counts,
@@ -18,19 +28,8 @@ from headrace.serve.past.cell_events import (
     nearest_times,
     read_page,
 )
-from headrace.define.model import Stream
-from headrace.errors import CorruptionError, HeadraceError, QuestionError, UnavailableError
-from headrace.format import EPOCH
-from headrace.lake.dead import decoded
-from headrace.lake.table import LakeTable
-from headrace.maintain.spark_joins import NO_LOGS, TableLogs
-from headrace.maintain.partials import damage_of
-from headrace.names import decode_name, encode_name, shell
-from headrace.serve.answer import Answer
-from headrace.serve.read_plan import Cell
-from headrace.serve.explanation import CellQuestion
-from headrace.serve.explanation import US, ExplainedEvent, Explanation, JoinedRow
 from headrace.serve.question_times import MS
+from headrace.serve.read_plan import Cell
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
 from headrace.store.version import Version

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
-from headrace.lake.commits import times_before
-from headrace.lake.table import LakeTable
-from headrace.maintain.batch_job import SLICE_ROWS, BatchJob
+from headrace.lake.commit_times import times_before
+from headrace.lake.delta_table import LakeTable
+from headrace.maintain.partials_job import SLICE_ROWS, BatchJob, damage_of
 from headrace.maintain.spark_joins import TableLogs
-from headrace.maintain.partials import damage_of
-from headrace.maintain.step import step_end
+from headrace.maintain.speed_step import step_end
 from headrace.spark.failures import from_spark, one_line
 from headrace.spark.jobs import Job
-from headrace.store.base import Store
-from headrace.store.opening import open_temporary
+from headrace.store.open_store import open_temporary
+from headrace.store.store_contract import Store
 from headrace.store.version import Point, Version
 
 if TYPE_CHECKING:
@@ -61,7 +60,9 @@ def build_as_of(
         raise failure from error
 
 
-def _fill(store: Store, version: Version, parts: Sequence[PastPart], partials: Mapping[str, list[Path]], job: Job) -> None:
+def _fill(
+    store: Store, version: Version, parts: Sequence[PastPart], partials: Mapping[str, list[Path]], job: Job
+) -> None:
     """Make the view serve from a batch table of each stream's partials, as a build does."""
     at = {part.stream.name: _point(part) for part in parts}
     copy = store.register(version.view, version.fingerprint, version.patience_ms, at, version.pinned)
@@ -82,7 +83,9 @@ def _point(part: PastPart) -> Point:
     return Point(part.commits, None, *times_before(part.table, part.commits))
 
 
-def _compute(spark: SparkSession, part: PastPart, version: Version, folder: Path, job: Job, logs: TableLogs) -> list[Path]:
+def _compute(
+    spark: SparkSession, part: PastPart, version: Version, folder: Path, job: Job, logs: TableLogs
+) -> list[Path]:
     """The view's partials of a stream's commits, slice by slice: the files that hold them."""
     folder.mkdir(parents=True)
     table, commits = part.table, part.commits

@@ -1,43 +1,40 @@
-"""Answers questions that need the lake, two at a time, while views are updated; caches stores with views as of earlier commits."""
+"""Answers questions that need the lake, two at a time, while views are updated; caches stores with views as of earlier
+commits.
+"""
 
 from __future__ import annotations
 
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from headrace.store.base import Store
-from headrace.store.version import Version
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
+
 from headrace.define.model import Stream
 from headrace.errors import NotReadyError, OverloadError, QuestionError, UnavailableError
 from headrace.format import EPOCH, commits_of, iso, iso_us, plural
-from headrace.lake.commits import reading_commits
-from headrace.lake.table import LakeTable
+from headrace.lake.commit_times import reading_commits
+from headrace.lake.delta_table import LakeTable
 from headrace.names import shell
 from headrace.serve.answer import Answer
-from headrace.serve.question_times import AsOf, write_commits
-from headrace.serve.read_plan import find_cell
-from headrace.serve.explanation import CellQuestion
 from headrace.serve.evaluate import Freshness, answer, answer_from, find_serving
-from headrace.serve.explanation import US, Explanation
-from headrace.serve.read_plan import plan
-from headrace.serve.question import Question
+from headrace.serve.explanation import US, CellQuestion, Explanation
 from headrace.serve.freshness import Fresh
+from headrace.serve.question import Question
+from headrace.serve.question_times import AsOf, write_commits
+from headrace.serve.read_plan import find_cell, plan
 from headrace.spark.jobs import Job
-from headrace.store.base import Store, StoreReader
+from headrace.store.store_contract import Store, StoreReader
+from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from headrace.maintain.spark_joins import TableLogs
 
+    from headrace.maintain.spark_joins import TableLogs
 
 
 MOST_STORES = 4
@@ -114,7 +111,6 @@ def _remove(entry: _Entry) -> None:
     if entry.store is not None:
         entry.store.close()
     shutil.rmtree(entry.folder, ignore_errors=True)
-
 
 
 AT_ONCE = 2  # questions that Spark computes; each slows the updates of views
@@ -207,7 +203,10 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            from headrace.serve.past.past_build import PastPart, build_as_of  # loads PySpark: the server accepts events first
+            from headrace.serve.past.past_build import (  # loads PySpark: the server accepts events first
+                PastPart,
+                build_as_of,
+            )
 
             parts = []
             for stream, table in lakes:

@@ -1,30 +1,30 @@
-"""The process that runs a user's SELECT: receives the views over its socket, limits and sandboxes itself, answers, exits."""
+"""The process that runs a user's SELECT: receives the views over its socket, limits and sandboxes itself, answers,
+exits.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import resource
 import signal
-import time
-from pathlib import Path
-import contextlib
-import re
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
+
 import duckdb
 import pyarrow as pa
-from headrace.define.query_rules import QueryError, check, select_columns
-from headrace.define.query_rules import clarify, rewrite
+
+from headrace.define.query_rules import QueryError, check, clarify, rewrite, select_columns
 from headrace.errors import did_you_mean
 from headrace.serve.sql.as_of_queries import extract_as_of, quoted
-from headrace.serve.sql.load_views import Loaded, load_view, read_view
-from headrace.serve.sql.load_views import register
-from headrace.serve.sql.query_reads import find_reads, table_columns
 from headrace.serve.sql.child_wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
-
-
+from headrace.serve.sql.load_views import Loaded, load_view, read_view, register
+from headrace.serve.sql.query_reads import find_reads, table_columns
 
 NICENESS = 10
 SPARE_S = 1.0  # after the deadline at which the parent kills it, in case the parent no longer runs
@@ -67,7 +67,6 @@ def _mapped_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     except OSError:
         return 1 << 30  # not Linux: the mapped memory is unknown
-
 
 
 LARGEST_FRAME = 1 << 30

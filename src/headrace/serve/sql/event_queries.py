@@ -14,27 +14,26 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.define.catalog import Catalog
-from headrace.language.terms import in_backticks
-from headrace.define.model import Stream
 from headrace.define.kafka_record import KEY
+from headrace.define.model import Stream
 from headrace.define.relation import Relation
-from headrace.language.source_text import escape
+from headrace.engine.spark_relations import rows_of
 from headrace.errors import NotReadyError, SqlError, did_you_mean
 from headrace.format import iso
-from headrace.lake.events import event_columns, read_files
-from headrace.lake.schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, TABLES, VALUE
+from headrace.lake.delta_table import LakeTable
+from headrace.lake.spark_events import event_columns, read_files
 from headrace.lake.storage import LocalStorage
-from headrace.lake.table import LakeTable
+from headrace.lake.table_schema import ARRIVED, COMMIT, COMMITTED_AT, POSITION, REASON, TABLES, VALUE
+from headrace.language.source_text import escape
+from headrace.language.terms import in_backticks
 from headrace.maintain.spark_joins import TableLogs
-from headrace.engine.spark_relations import rows_of
-from headrace.parse.record import COLUMNS, record_schema
-from headrace.spark.jobs import Progress
-from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+from headrace.parse.record_columns import COLUMNS, record_schema
+from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit, within_years
 from headrace.serve.sql.view_queries import HIGHEST_LIMIT, check_text
-from headrace.serve.sql.sql_answer import within_years
+from headrace.spark.jobs import Progress
 from headrace.transport.position import START
-from headrace.transport.stored import backlog_bytes
-from headrace.workspace.applied import read_running
+from headrace.transport.stored_transport import backlog_bytes
+from headrace.workspace.applied_catalog import read_running
 from headrace.workspace.local_spark import local_session
 from headrace.workspace.settings import Workspace
 

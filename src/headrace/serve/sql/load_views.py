@@ -1,34 +1,33 @@
-"""Loads a view into the child's database as a table, presented as in an answer, batch by batch, and merges its sketches for queries."""
+"""Loads a view into the child's database as a table, presented as in an answer, batch by batch, and merges its
+sketches for queries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+
 import duckdb
 import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
+
 from headrace.aggregate import REGISTRY, Aggregate, Partial
-from headrace.define.fingerprint import aggregate_id
+from headrace.define.fingerprint import aggregate_id, from_json, to_json
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
-from headrace.define.query_rules import COUNTS, PERCENTILE, SKETCH, SUFFIX
-from headrace.types import DOUBLE, Expression
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from headrace.aggregate import Aggregate
-from headrace.define.fingerprint import aggregate_id, from_json, to_json
-from headrace.define.query_rules import QueryError
+from headrace.define.query_rules import COUNTS, PERCENTILE, SKETCH, SUFFIX, QueryError
 from headrace.serve.present_columns import order_column, present_columns, shape_columns
-from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.question import Question
+from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.shaping import Shaping, estimated_rows, find_shaping
-from headrace.serve.windows import BUCKET_COUNTS, compose
 from headrace.serve.sql.as_of_queries import quoted
-from headrace.store.columns import COUNTED
+from headrace.serve.windows import BUCKET_COUNTS, compose
+from headrace.store.partial_columns import COUNTED
 from headrace.store.version import Base, Version
-
+from headrace.types import DOUBLE, Expression
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
@@ -113,7 +112,6 @@ def _percentile(lists: pa.Array, shares: pa.Array) -> pa.Array:
         aggregate = REGISTRY["approx_percentile"]((Expression("x", DOUBLE),), None, (share,))
         values.append(aggregate.present((aggregate.columns[0].merge.merge(sketches),)))
     return pa.array(values, pa.float64())
-
 
 
 MOST_ROWS = 5_000_000  # of a view

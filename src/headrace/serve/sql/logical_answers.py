@@ -1,22 +1,24 @@
-"""Answers questions to logical views: as a SELECT over the view, in the child process; answers are cached for all of their pages."""
+"""Answers questions to logical views: as a SELECT over the view, in the child process; answers are cached for all of
+their pages.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import math
 import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from headrace.serve.sql.sql_answer import SqlAnswer
-import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+
 import orjson
 import pyarrow as pa
+
 from headrace.aggregate import Value
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import LogicalView
@@ -24,16 +26,15 @@ from headrace.define.query_rules import LONGEST_BYTES
 from headrace.errors import ConflictError, HeadraceError, QuestionError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.serve.answer import Answer
-from headrace.serve.question_times import AsOf
-from headrace.serve.page_cursor import Skip, read_skip
 from headrace.serve.evaluate import too_many_rows
-from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.json_values import key_value
+from headrace.serve.page_cursor import Skip, read_skip
+from headrace.serve.question import DEFAULT_LIMIT, Question
+from headrace.serve.question_times import AsOf
 from headrace.serve.sql.as_of_queries import quoted
-from headrace.store.few import rank
+from headrace.serve.sql.sql_answer import SqlAnswer
+from headrace.store.selection import rank
 from headrace.types import BIGINT, BOOLEAN, TIMESTAMP, Type, arrow_type, decimal
-
-
 
 AHEAD = 100_000  # rows of an answer that are evaluated for its first page, at most
 MOST_BYTES = 128 << 20  # of all answers
@@ -99,7 +100,6 @@ def _fitting(answer: SqlAnswer) -> SqlAnswer:
     size, rows = answer.table.nbytes, answer.table.num_rows
     most = MOST_BYTES // LARGEST_SHARE
     return answer if size <= most else first_rows(answer, max(1, rows * most // size))
-
 
 
 Run = Callable[[str, int, AsOf | None], SqlAnswer]  # a query over views, the most rows of its answer, and as of when

@@ -1,30 +1,31 @@
-"""What a query reads: the views that it names, and of each the columns and keys that DuckDB's optimizer leaves in its scans."""
+"""What a query reads: the views that it names, and of each the columns and keys that DuckDB's optimizer leaves in its
+scans.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from headrace.define.model import LogicalView
-from headrace.errors import NotFoundError, SqlError, did_you_mean
-from headrace.serve.evaluate import find_serving
-from headrace.store.base import Snapshot
-from headrace.store.version import Version
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
+
 import duckdb
 import orjson
-from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
+
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import MERGES
 from headrace.define.loosening import names_in
-from headrace.define.model import View
-from headrace.define.outputs import outputs_of
+from headrace.define.model import LogicalView, View
 from headrace.define.outgoing_rules import row_types
+from headrace.define.outputs import outputs_of
 from headrace.define.query_rules import SKETCH
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
+from headrace.errors import NotFoundError, SqlError, did_you_mean
+from headrace.serve.evaluate import find_serving
 from headrace.serve.sql.load_views import sketch_types
+from headrace.store.store_contract import Snapshot
+from headrace.store.version import Version
 from headrace.types import Type
-
 
 
 def find_parts(
@@ -85,7 +86,6 @@ def resolve(name: str, views: Mapping[str, object]) -> str | None:
         return name
     alike = [view for view in views if view.lower() == name.lower()]
     return alike[0] if len(alike) == 1 else None
-
 
 
 MOST_KEYS = 1_000  # of a view that are selected by a query; with more, all rows are read

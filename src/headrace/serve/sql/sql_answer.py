@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-import pyarrow as pa
-import pyarrow.compute as pc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any, Literal
+
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from headrace.aggregate import Value
 from headrace.format import freshness, iso, plural
-
-
 
 YEARS_S = (-62_135_596_800, 253_402_300_799)  # the first and the last second, since 1970
 DAY_S = 86_400
@@ -75,7 +75,6 @@ def _offsets(lists: pa.Array) -> pa.Array:
     return pa.array([start if valid else None for start, valid in starts], pa.int32())
 
 
-
 TYPE_NAMES = {
     "VARCHAR": "STRING",
     "INTEGER": "INT",
@@ -121,7 +120,7 @@ class SqlAnswer:
     def _repr_html_(self) -> str:
         """The first rows as a notebook shows them."""
         # Only notebooks need them.
-        from headrace.cells import value
+        from headrace.html import value
         from headrace.serve.answer_html import ROWS, block, quiet, table
 
         names = [name for name, _ in self.columns]

@@ -19,17 +19,16 @@ from headrace.errors import HeadraceError, SqlError
 from headrace.format import Shown, iso, iso_us
 from headrace.names import shell
 from headrace.serve.answer import state_error
-from headrace.serve.question_times import AsOf, read_as_of
 from headrace.serve.evaluate import Freshness, find_serving
-from headrace.serve.shaping import stated_errors
 from headrace.serve.freshness import Fresh
-from headrace.serve.sql.sql_answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
+from headrace.serve.question_times import AsOf, read_as_of
+from headrace.serve.shaping import stated_errors
+from headrace.serve.sql.child_wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
 from headrace.serve.sql.children import MOST_BYTES, Child, Children
 from headrace.serve.sql.load_views import Loaded, default_plan, describe_version
-from headrace.serve.sql.query_reads import find_parts, find_versions, resolve
-from headrace.serve.sql.query_reads import Reads
-from headrace.serve.sql.child_wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Frame, Wire
-from headrace.store.base import Snapshot, StoreReader
+from headrace.serve.sql.query_reads import Reads, find_parts, find_versions, resolve
+from headrace.serve.sql.sql_answer import ALL_ROWS, SqlAnswer, SqlLimit, make_table
+from headrace.store.store_contract import Snapshot, StoreReader
 from headrace.store.version import Version
 
 DEFAULT_LIMIT, HIGHEST_LIMIT = 1_000, 100_000

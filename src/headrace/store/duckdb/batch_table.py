@@ -14,17 +14,17 @@ from pathlib import Path
 import duckdb
 import orjson
 
-from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.disk import disk_full, is_disk_full, remove, sync
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
-from headrace.store.columns import EVENTS, KEY_ID, PANE
 from headrace.store.duckdb.database import literal, run
+from headrace.store.duckdb.key_ranges import KeyRange, cut, cut_by, range_bytes, stage
 from headrace.store.duckdb.levels import PANES, floor_to, levels_of
-from headrace.store.duckdb.portions import Portion, cut, cut_by, portion_bytes, stage
-from headrace.store.duckdb.sketches import register_functions
-from headrace.store.duckdb.tables import batch_only_columns, folded_columns, row_columns, stored_columns
+from headrace.store.duckdb.merge_functions import register_functions
+from headrace.store.duckdb.table_sql import batch_only_columns, folded_columns, row_columns, stored_columns
+from headrace.store.partial_columns import EVENTS, KEY_ID, PANE
 
 FORMAT = 1  # of a batch table's file
 UNFINISHED = ".making"  # behind the name of what is not yet in place
@@ -85,7 +85,7 @@ def write_unfinished(
         ):
             run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
             source = _source(connection, view, partials, earlier)
-            most = portion or portion_bytes(memory_mb)
+            most = portion or range_bytes(memory_mb)
             portions = cut(connection, view, source, most) if source else []
             if len(portions) > 1 or any(part.size > most for part in portions):
                 source = _stage(connection, view, source, spill / "staged")
@@ -172,7 +172,7 @@ def _stage(connection: duckdb.DuckDBPyConnection, view: View, source: str, file:
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[Portion], most: int
+    connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[KeyRange], most: int
 ) -> Made:
     """The tables, portion by portion of (key, pane), so that neither sketches nor sorting need all rows at once.
 
@@ -200,7 +200,7 @@ def _create(view: View, table: str) -> str:
 
 
 def _insert(
-    connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: Portion
+    connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: KeyRange
 ) -> None:
     """Fold a portion of the source and add it behind the portions before it: the table is sorted as a whole."""
     into = f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM"

@@ -26,8 +26,8 @@ from headrace.errors import (
     UnavailableError,
     WorkspaceError,
 )
-from headrace.store.duckdb.older import AUDITS_OF_4, BASES_OF_4, BASES_OF_5, READABLE, UPGRADES
-from headrace.store.duckdb.sketches import MERGES, Functions
+from headrace.store.duckdb.file_format import AUDITS_OF_4, BASES_OF_4, BASES_OF_5, READABLE, UPGRADES
+from headrace.store.duckdb.merge_functions import MERGES, Functions
 from headrace.store.time_limit import interruptible
 from headrace.store.version import VersionId
 

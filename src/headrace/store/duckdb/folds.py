@@ -7,10 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.aggregate import PartialColumn, Value
-from headrace.language.durations import DAY_MS
-from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.define.model import View
-from headrace.store.columns import (
+from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
+from headrace.language.durations import DAY_MS
+from headrace.store.duckdb.levels import parts_of
+from headrace.store.duckdb.table_sql import (
+    batch_only_columns,
+    counted,
+    fixed_columns,
+    fold_column,
+    read_column,
+    stored_columns,
+)
+from headrace.store.key_ids import key_id_of
+from headrace.store.partial_columns import (
     BATCH_EVENTS,
     BUCKET,
     CORRECTIONS,
@@ -23,16 +33,6 @@ from headrace.store.columns import (
     partials_of,
     shown_partials,
 )
-from headrace.store.duckdb.levels import parts_of
-from headrace.store.duckdb.tables import (
-    batch_only_columns,
-    counted,
-    fixed_columns,
-    fold_column,
-    read_column,
-    stored_columns,
-)
-from headrace.store.key_ids import key_id_of
 from headrace.store.selection import Selection
 from headrace.types import Type
 

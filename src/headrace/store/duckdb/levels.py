@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.define.model import View
-from headrace.store.columns import PANE
+from headrace.store.partial_columns import PANE
 from headrace.store.selection import Selection
 
 PANES = "panes"
@@ -21,7 +21,7 @@ Level = tuple[str, int]  # a table, and the span of its rows in ms
 
 
 @dataclass(frozen=True)
-class Part:
+class LevelPart:
     """Some rows of one table of a file."""
 
     table: str
@@ -39,7 +39,7 @@ def floor_to(span_ms: int) -> str:
     return f"({PANE} - ({PANE} % {span_ms} + {span_ms}) % {span_ms})"
 
 
-def parts_of(view: View, selection: Selection) -> list[Part]:
+def parts_of(view: View, selection: Selection) -> list[LevelPart]:
     """What to read of each batch table of a view."""
     pane_ms = view.window.pane_ms if view.window else 0
     levels = [*reversed(levels_of(view)), (PANES, pane_ms)]
@@ -48,11 +48,11 @@ def parts_of(view: View, selection: Selection) -> list[Part]:
 
 def _parts(
     levels: Sequence[Level], start: int | None, end: int | None, selection: Selection, conditions: tuple[str, ...]
-) -> Iterator[Part]:
+) -> Iterator[LevelPart]:
     """The rows in [start, end) for which the conditions hold, from the first of the levels or finer ones."""
     (table, span), *finer = levels
     if not finer:
-        yield Part(table, (*_bounds(start, end), *conditions))
+        yield LevelPart(table, (*_bounds(start, end), *conditions))
         return
     bucket, origin = selection.bucket_ms, selection.origin_ms
     first = None if start is None else -(-start // span) * span
@@ -69,16 +69,16 @@ def _parts(
         return
     within = _bounds(first, last)
     if aligned:
-        yield Part(table, (*within, *conditions))
+        yield LevelPart(table, (*within, *conditions))
     elif across_starts:
         starts = ", ".join(map(str, across_starts))
-        yield Part(table, (*within, *conditions, f"{PANE} NOT IN ({starts})"))
+        yield LevelPart(table, (*within, *conditions, f"{PANE} NOT IN ({starts})"))
         yield from _parts(finer, first, last, selection, (*conditions, f"{floor_to(span)} IN ({starts})"))
     else:  # rows that reach over the end of a bucket are taken apart
         assert bucket is not None, "all in one bucket is aligned"
         inside = f"{_place(PANE, bucket, origin)} <= {bucket - span}"
         across = f"{_place(floor_to(span), bucket, origin)} > {bucket - span}"
-        yield Part(table, (*within, *conditions, inside))
+        yield LevelPart(table, (*within, *conditions, inside))
         yield from _parts(finer, first, last, selection, (*conditions, across))
     if start is not None and first is not None and start < first:
         yield from _parts(finer, start, first, selection, conditions)

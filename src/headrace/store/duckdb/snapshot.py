@@ -8,14 +8,20 @@ from typing import Any
 
 import duckdb
 
-from headrace.arrow import pa
-from headrace.engine.duckdb_terms import duckdb_name
 from headrace.define.model import View
 from headrace.define.table_parts import holds_rows_of_table
+from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import NotReadyError
-from headrace.store.base import Audit, NotHeldError
-from headrace.store.changes import Follower, Log
-from headrace.store.columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of
+from headrace.lazy import pa
+from headrace.store.duckdb.change_log import (
+    Follower,
+    TouchedTicks,
+    read_cells,
+    read_cells_again,
+    read_followers,
+    read_log,
+    read_ticks,
+)
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folds import (
     SPANS,
@@ -29,15 +35,15 @@ from headrace.store.duckdb.folds import (
     fold,
     nth_bucket,
 )
-from headrace.store.duckdb.held import Demand, Held, HeldRows, Lookups, Row, pays
 from headrace.store.duckdb.levels import PANES
-from headrace.store.duckdb.log import read_cells, read_cells_again, read_followers, read_log, read_ticks
-from headrace.store.duckdb.sketches import MERGES
-from headrace.store.duckdb.table_rows import present_count
-from headrace.store.duckdb.tables import batch_only_columns, speed_table
-from headrace.store.duckdb.versions import read_audits, read_versions
-from headrace.store.few import fold_few
-from headrace.store.selection import Selection
+from headrace.store.duckdb.merge_functions import MERGES
+from headrace.store.duckdb.row_cache import CachedRows, CachedView, Demand, Lookups, Row, pays
+from headrace.store.duckdb.stored_rows import present_count
+from headrace.store.duckdb.table_sql import batch_only_columns, speed_table
+from headrace.store.duckdb.version_rows import read_audits, read_versions
+from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of
+from headrace.store.selection import Selection, fold_in_python
+from headrace.store.store_contract import Audit, NotCachedError
 from headrace.store.version import Version
 
 COUNTED_ROWS = 50_000  # of a version: up to so many, those in several tables are counted once
@@ -62,13 +68,13 @@ class DuckSnapshot:
         self._database = database
         self._known = known  # the versions as this transaction sees them; None: not read yet
         self._lookups = lookups
-        self._whole: tuple[Version, Demand, HeldRows] | None = None  # rows that were read and are not held yet
+        self._whole: tuple[Version, Demand, CachedRows] | None = None  # rows that were read and are not held yet
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
         self.has_read = True
         if self._reader is None:
-            raise NotHeldError
+            raise NotCachedError
         return self._reader
 
     def hold(self) -> None:
@@ -144,7 +150,7 @@ class DuckSnapshot:
             # Planning an aggregation costs DuckDB more than reading the few rows of a key.
             rows = self._few_rows(version, sources, selection)
             if len(rows) <= FEW:
-                return fold_few(version.view, selection, rows)
+                return fold_in_python(version.view, selection, rows)
         elif selection.limit is not None and selection.bucket_ms is not None:
             rows = self._first_rows(version, sources, selection, selection.limit)
             if len(rows) == selection.limit:
@@ -170,10 +176,10 @@ class DuckSnapshot:
         if self._reader is not None:
             return FEW
         if any(len(values) < len(version.view.keys) for values in selection.where):
-            raise NotHeldError
+            raise NotCachedError
         return FEWER
 
-    def _read_whole(self, version: Version, demand: Demand, sources: list[TableSource]) -> Held | None:
+    def _read_whole(self, version: Version, demand: Demand, sources: list[TableSource]) -> CachedView | None:
         """All rows of a version that is asked for many keys; None if single reads cost less."""
         if not pays(demand, demand.rows) or not demand.reading.acquire(blocking=False):
             return None
@@ -183,10 +189,10 @@ class DuckSnapshot:
                 demand.rows = sum(self.count(version))
                 if not pays(demand, demand.rows):
                     return None
-            held = HeldRows.read(view, self.connection.sql(all_rows(view, sources)).to_arrow_table())
+            held = CachedRows.read(view, self.connection.sql(all_rows(view, sources)).to_arrow_table())
             demand.rows = len(held)
             self._whole = version, demand, held
-            return Held(held)
+            return CachedView(held)
         finally:
             demand.reading.release()
 
@@ -214,7 +220,7 @@ class DuckSnapshot:
     def followers(self) -> list[Follower]:
         return read_followers(self.connection)
 
-    def log(self, version: Version) -> Log | None:
+    def log(self, version: Version) -> TouchedTicks | None:
         return read_log(self.connection, version)
 
     def ticks(self, version: Version, after: int) -> list[tuple[int, int]]:

@@ -15,19 +15,19 @@ from functools import partial
 
 import duckdb
 
+from headrace.engine.time_functions import register as register_times
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
-from headrace.logger import Logger
-from headrace.engine.time_functions import register as register_times
-from headrace.store.base import Partials, Step
+from headrace.lazy import Logger
 from headrace.store.duckdb.database import Database, run
-from headrace.store.duckdb.derived import drop_rows, fill, follow, functions_of, is_made_of
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.snapshot import find_serving, speed_tables
-from headrace.store.duckdb.table_rows import stage_changes, types_of
-from headrace.store.duckdb.tables import create_speed
-from headrace.store.duckdb.versions import change, change_base, insert_version, now_us, position_text, read_versions
+from headrace.store.duckdb.stored_rows import stage_changes, types_of
+from headrace.store.duckdb.table_sql import create_speed
+from headrace.store.duckdb.table_view_cells import drop_rows, fill, follow, functions_of, is_made_of
+from headrace.store.duckdb.version_rows import change, change_base, insert_version, now_us, position_text, read_versions
 from headrace.store.functions import register_function
+from headrace.store.store_contract import Partials, Step
 from headrace.store.version import Base, Version
 
 RETRY_S = 30.0  # until a view that failed is tried again

@@ -20,14 +20,14 @@ from headrace.disk import disk_full, is_disk_full, write_format
 from headrace.errors import SEND_AGAIN, FencedError, HeadraceError, UnavailableError, UsageError
 from headrace.faults import fault_point
 from headrace.names import decode_name
-from headrace.transport.base import Receipt, Skipped
-from headrace.transport.journal.keys import Keys
-from headrace.transport.journal.reader import JournalReader
-from headrace.transport.journal.record import FORMAT, HEADER, Record, Segment, check_format, damaged
-from headrace.transport.journal.recover import recover, visit_records
+from headrace.transport.journal.idempotency_keys import Keys
+from headrace.transport.journal.journal_reader import JournalReader
+from headrace.transport.journal.journal_records import FORMAT, HEADER, JournalRecord, Segment, check_format, damaged
+from headrace.transport.journal.journal_recovery import recover, visit_records
 from headrace.transport.journal.segments import NewRecord, Segments
 from headrace.transport.position import START, Position
-from headrace.transport.sent import FilePiece, SentFiles
+from headrace.transport.sent_files import FilePiece, SentFiles
+from headrace.transport.transport_contract import Receipt, Skipped
 
 if TYPE_CHECKING:
     from headrace.define.kafka_source import Start
@@ -301,7 +301,7 @@ class Journal:
             with suppress(OSError, FencedError):
                 self._segments.cut_off()
 
-    def _note_old(self, segment: Segment, record: Record) -> None:
+    def _note_old(self, segment: Segment, record: JournalRecord) -> None:
         key = _note_sent(self.sent, segment, record)
         self.keys.note_old(key, record.position, record.end, record.arrived_us)
 
@@ -339,7 +339,7 @@ def read_sent(folder: Path) -> SentFiles:
     return sent
 
 
-def _note_sent(sent: SentFiles, segment: Segment, record: Record) -> str | None:
+def _note_sent(sent: SentFiles, segment: Segment, record: JournalRecord) -> str | None:
     """Note the piece of a file that a record holds; returns the key of the record."""
     if not record.meta_bytes:
         return None

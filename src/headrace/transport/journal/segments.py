@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from headrace.disk import sync
 from headrace.faults import fault_point
-from headrace.transport.journal.record import (
+from headrace.transport.journal.journal_records import (
     DURABLE,
     DURABLE_FILE,
     HEADER,
-    Record,
+    JournalRecord,
     Segment,
     list_segments,
     pack,
@@ -114,7 +114,7 @@ class Segments:
         segments = list_segments(self._folder)
         return list(takewhile(lambda each: each.end <= position and each.start < self._segment_start, segments))
 
-    def read_record(self, position: int) -> tuple[Record, bytes] | None:
+    def read_record(self, position: int) -> tuple[JournalRecord, bytes] | None:
         """The record that begins at a position, and its meta; None if its segment was deleted."""
         for start, path in reversed(self._paths):
             if start <= position:

@@ -1,29 +1,36 @@
-"""Renders whole pages: the workspace, its graph, and one view."""
+"""Renders whole pages: the workspace, its graph, and one view; expensive parts are cached for a short time."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
 from headrace.format import iso
 from headrace.html import Html, breakable, data, join, tag
-from headrace.lake.letters import DeadLetterReason
+from headrace.lake.dead_letters import DeadLetterReason
 from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import Question
 from headrace.server.status import LogicalStatus, TableStatus, ViewStatus, WorkspaceStatus
-from headrace.web.page import hints
-from headrace.web.page.alerts import alerts_badge, alerts_section
-from headrace.web.page.cache import Cache
-from headrace.web.page.content import Content, ContentReader
-from headrace.web.page.controls import controls
-from headrace.web.page.explanation import explanation_section
-from headrace.web.page.frame import brand, document
-from headrace.web.page.graph import graph_svg
-from headrace.web.page.layers import audits_table, versions_table
-from headrace.web.page.logical import logical_card, logical_rows, logical_table
-from headrace.web.page.sections import (
+from headrace.web.page import first_steps
+from headrace.web.page.cell_page import explanation_section
+from headrace.web.page.controls_form import controls
+from headrace.web.page.graph_page import graph_svg
+from headrace.web.page.layers_section import audits_table, versions_table
+from headrace.web.page.other_sections import (
+    alerts_badge,
+    alerts_section,
+    logical_card,
+    logical_rows,
+    logical_table,
+    sinks_table,
+)
+from headrace.web.page.page_frame import brand, document
+from headrace.web.page.page_sections import (
     dead_letters,
     state_line,
     streams_table,
@@ -35,11 +42,56 @@ from headrace.web.page.sections import (
     view_rows,
     views_table,
 )
-from headrace.web.page.selection import Selection, view_path
-from headrace.web.page.sinks import sinks_table
+from headrace.web.page.page_selection import PageSelection, view_path
+from headrace.web.page.view_content import ContentReader, ViewContent
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
+
+
+KEEP_S = 1.0
+SHARE = 10  # a value is kept this many times as long as it took, so that creating it takes at most a tenth of a core
+MOST = 64
+
+Value = TypeVar("Value")
+
+
+class _Entry(Generic[Value]):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.until = 0.0
+        self.value: Value | None = None
+
+
+class Cache(Generic[Value]):
+    """At most one value per key is created at a time; concurrent callers wait for it and share it."""
+
+    def __init__(
+        self,
+        keep_s: float = KEEP_S,
+        now: Callable[[], float] = time.monotonic,
+        cpu_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._keep_s = keep_s
+        self._now = now
+        self._cpu_s = cpu_s  # CPU time of this thread; time spent waiting does not count
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, _Entry[Value]] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The cached value, or a new one if it has expired."""
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            if len(self._entries) > MOST:
+                self._entries.popitem(last=False)
+        with entry.lock:
+            if entry.value is None or self._now() >= entry.until:
+                before = self._cpu_s()
+                entry.value = make()
+                entry.until = self._now() + max(self._keep_s, (self._cpu_s() - before) * SHARE)
+            return entry.value
+
 
 LIVE_VIEWS = 12  # views whose rows and chart are on the first page; the others have only their own pages
 ROWS, WINDOWS = 50, 60
@@ -108,9 +160,9 @@ class WorkspacePage:
             hint = did_you_mean(name, [*views, *logical])
             return 404, self._failure(NotFoundError(f"view '{name}' does not exist", fix=hint), at)
         view = views[name]
-        selection, content, problem = Selection(name), None, None
+        selection, content, problem = PageSelection(name), None, None
         try:
-            selection = Selection.read(view, parameters)
+            selection = PageSelection.read(view, parameters)
             content = self._many.read(view, selection)
         except HeadraceError as error:
             status, problem = error.http_status, _problem(error, name if parameters else None)
@@ -172,11 +224,11 @@ class WorkspacePage:
     def _streams(self, status: WorkspaceStatus) -> Html:
         streams, folder = [stream for stream in status.streams if not stream.table], status.folder
         if not streams:
-            return hints.define_stream(folder)
+            return first_steps.define_stream(folder)
         token = self._runtime.workspace.settings.token is not None
         base = [stream for stream in streams if not stream.derived_from]  # to others nothing can be sent
         quiet = [stream for stream in base if not stream.events and not stream.backlog_bytes]
-        hint = [hints.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
+        hint = [first_steps.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
         dead = [dead_letters(s.name, s.dead_letters, self._why(s.name)) for s in streams if s.dead_letters]
         return join(streams_table(streams), dead, hint)
 
@@ -194,7 +246,7 @@ class WorkspacePage:
     def _views(self, status: WorkspaceStatus, tables: Collection[str], at: datetime) -> Html:
         views = [view for view in status.views if view.name not in tables]
         if not views:
-            return hints.define_view(status.folder, status.streams[0])
+            return first_steps.define_view(status.folder, status.streams[0])
         cards = [self._card(view, at) for view in views[:LIVE_VIEWS]]
         others = len(views) - len(cards)
         note = f"Rows and charts of {others} more views are on their own pages." if others > 0 else None
@@ -239,7 +291,7 @@ def _problem(error: HeadraceError, view: str | None) -> Html:
     return tag("p", data(str(error), 1000), ". " if link else None, link, class_="bad", role="alert")
 
 
-def _older(selection: Selection, content: Content) -> Html | None:
+def _older(selection: PageSelection, content: ViewContent) -> Html | None:
     if content.older is None:
         return None
     path = selection.with_(end=iso(content.older)).path("rows")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.ingest.formats import array
-from headrace.ingest.formats.array import array_lines
-from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.formats import json_array
+from headrace.ingest.formats.byte_source import ByteSource
+from headrace.ingest.formats.json_array import array_lines
 
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(st.sampled_from('a"\\[]{},é\n'), max_size=5)),
@@ -27,7 +27,7 @@ json_values = st.recursive(
 )
 def test_elements_are_found_wherever_blocks_end(values: list[Any], indent: int | None, ascii: bool, block: int) -> None:
     text = json.dumps(values, indent=indent, ensure_ascii=ascii).encode()
-    with patch.object(array, "BLOCK_BYTES", block):
+    with patch.object(json_array, "BLOCK_BYTES", block):
         lines = b"".join(array_lines(ByteSource(b"\n " + text + b" \n"))).split(b"\n")
     assert [json.loads(line) for line in lines[:-1]] == values
     assert lines[-1] == b""

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import IngestError
-from headrace.ingest.formats import csv as formats_csv
-from headrace.ingest.formats.csv import csv_lines
-from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.formats import csv_lines as formats_csv
+from headrace.ingest.formats.byte_source import ByteSource
+from headrace.ingest.formats.csv_lines import csv_lines
 
 TYPES = {
     "name": "STRING",

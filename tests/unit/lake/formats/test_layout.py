@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.compression import unpack
-from headrace.ingest.formats.layout import Format, Layout, format_of, make_layout
-from headrace.ingest.formats.lines import read_lines
-from headrace.ingest.formats.source import ByteSource
+from headrace.ingest.formats.byte_source import ByteSource, unpack
+from headrace.ingest.formats.format_detection import FileLayout, Format, format_of, make_layout
+from headrace.ingest.formats.stored_lines import read_lines
 
 LINES = b'{"a":1}\n{"a":2}\n'
 
@@ -40,7 +39,7 @@ def test_the_format_by_name_and_content(name: str, head: bytes, stream: str, for
 
 
 def test_a_delimiter_is_one_of_four() -> None:
-    assert make_layout(Format.CSV, "tab", "a, b") == Layout(Format.CSV, "\t", ("a", "b"))
+    assert make_layout(Format.CSV, "tab", "a, b") == FileLayout(Format.CSV, "\t", ("a", "b"))
     with pytest.raises(IngestError, match="delimiter 'x' is not supported; expected one of"):
         make_layout(None, "x")
 
@@ -84,4 +83,4 @@ def test_damaged_compressed_data_is_an_error(packed: bytes) -> None:
 )
 @pytest.mark.parametrize("size", [3, 1 << 20])
 def test_each_format_as_lines(body: bytes, format: Format, lines: bytes, size: int) -> None:
-    assert b"".join(read_lines(ByteSource(io.BytesIO(body)), Layout(format), {"a": "INT"}, size)) == lines
+    assert b"".join(read_lines(ByteSource(io.BytesIO(body)), FileLayout(format), {"a": "INT"}, size)) == lines

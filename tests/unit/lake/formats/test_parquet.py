@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import IngestError
-from headrace.ingest.formats.parquet import parquet_lines
+from headrace.ingest.formats.columnar_lines import parquet_lines
 
 
 def lines(table: pa.Table, sizes: dict[str, int] | None = None, **options: object) -> list[bytes]:

@@ -1,0 +1,192 @@
+"""The changes of a step of the speed layer, and the log of the cells that each step of a followed view touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from headrace.lazy import pa, pq
+from headrace.store.duckdb.database import run
+from headrace.store.partial_columns import KEY_ID, PANE
+from headrace.store.store_contract import Partials, Step
+from headrace.store.version import Version, VersionId
+from headrace.types import arrow_type
+
+
+@dataclass(frozen=True)
+class Follower:
+    """Who wants the changes of a view, and how far it has come: all up to this tick of a version."""
+
+    view: str
+    name: str
+    version: int | None = None  # None: nowhere yet
+    tick: int | None = None
+    cursor: str | None = None  # its own word for where it is
+
+
+@dataclass(frozen=True)
+class TouchedTicks:
+    """The cells that were touched at the ticks (from_tick, to_tick] of a version are known.
+
+    A tick is the number of commits in a version, summed over its streams: each step makes it larger.
+    """
+
+    from_tick: int
+    to_tick: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The versions that a step moved over commits [step.from_commit, step.to_commit), and what was merged into each.
+
+    It holds only the rows of the step or the names of its files, so it costs nothing if nobody looks. Whoever applied
+    the step may remove these: `cells` is to be read before.
+    """
+
+    step: Step
+    partials: Mapping[VersionId, Partials]
+
+    def cells(self, version: Version) -> pa.Table:
+        """The cells of a version that have other numbers now, each once: KEY_ID, PANE and its keys, in any order."""
+        keys = [key.name for key in version.view.keys]
+        types = [pa.string(), pa.int64(), *(arrow_type(key.expression.type) for key in version.view.keys)]
+        schema = pa.schema(list(zip([KEY_ID, PANE, *keys], types, strict=True)))
+        rows = pa.concat_tables([schema.empty_table(), *self._parts(version, schema)])
+        # Groups by the id: it is the same for NaN and NaN, and for NULL and NULL.
+        cells = rows.group_by([KEY_ID, PANE], use_threads=False).aggregate([(key, "first") for key in keys])
+        return cells.rename_columns(schema.names)
+
+    def _parts(self, version: Version, schema: pa.Schema) -> list[pa.Table]:
+        return [
+            part.select(schema.names).cast(schema)
+            if isinstance(part, pa.Table)
+            else pq.read_table(part, columns=schema.names, coerce_int96_timestamp_unit="us").cast(schema)
+            for part in self.partials[version.id]
+        ]
+
+
+MOST_OF_STEP = 200_000  # cells; a step that touches more of them is not logged: reading all rows costs less
+MOST_CELLS = 1_000_000  # of a version
+TRIM_EVERY_CELLS, TRIM_EVERY_US = 50_000, 60_000_000
+KEPT_US = 600_000_000  # what all followers have passed is kept for so long: a reader who comes back continues there
+OLDEST_US = 86_400_000_000  # what a follower has not passed by then is dropped
+
+OF_VERSION = "view = $view AND number = $number"
+
+
+def read_followers(connection: duckdb.DuckDBPyConnection) -> list[Follower]:
+    """Everybody who follows a view."""
+    return [Follower(*row) for row in run(connection, "SELECT view, name, number, tick, cursor FROM followers")]
+
+
+def read_log(connection: duckdb.DuckDBPyConnection, version: Version) -> TouchedTicks | None:
+    """What is logged of a version."""
+    rows = run(connection, f"SELECT from_tick, to_tick FROM logs WHERE {OF_VERSION}", _id(version))
+    return TouchedTicks(*rows[0]) if rows else None
+
+
+def read_ticks(connection: duckdb.DuckDBPyConnection, version: Version, after: int) -> list[tuple[int, int]]:
+    """The ticks after one at which cells were touched, and how many each time."""
+    query = f"SELECT tick, count(*) FROM touched WHERE {OF_VERSION} AND tick > $after GROUP BY tick ORDER BY tick"
+    return run(connection, query, {**_id(version), "after": after})
+
+
+def read_cells(connection: duckdb.DuckDBPyConnection, version: Version, after: int, upto: int) -> pa.Table:
+    """The cells that were touched at the ticks (after, upto], each once."""
+    return _read_cells(connection, version, "tick > $after AND tick <= $upto", after, upto)
+
+
+def read_cells_again(connection: duckdb.DuckDBPyConnection, version: Version, after: int, upto: int) -> pa.Table:
+    """Of the keys that were touched at the ticks (after, upto], the cells that were touched after `upto`."""
+    keys = f"SELECT key_id FROM touched WHERE {OF_VERSION} AND tick > $after AND tick <= $upto"
+    return _read_cells(connection, version, f"tick > $upto AND key_id IN ({keys})", after, upto)
+
+
+def _read_cells(connection: duckdb.DuckDBPyConnection, version: Version, where: str, after: int, upto: int) -> pa.Table:
+    query = (
+        f"SELECT DISTINCT CAST(key_id AS VARCHAR) AS {KEY_ID}, pane AS {PANE} FROM touched "
+        f"WHERE {OF_VERSION} AND {where}"
+    )
+    parameters = {**_id(version), "after": after, "upto": upto}
+    table: pa.Table = connection.sql(query, params=parameters).to_arrow_table()
+    return table
+
+
+class LogWriter:
+    """Who is followed, as the one process that writes knows it, and how much was logged since the log was trimmed."""
+
+    def __init__(self, followed: Sequence[str] = ()) -> None:
+        self.followed = frozenset(followed)
+        self._since: dict[tuple[str, int], tuple[int, int]] = {}  # cells and time, per version
+
+    def note(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        version: Version,
+        ticks: tuple[int, int],
+        at_us: int,
+        cells: str | None,
+    ) -> None:
+        """Log the cells of a step, which are rows of `cells`; None: there are none."""
+        before, tick = ticks
+        _continue(connection, version, before)
+        values = {**_id(version), "tick": tick, "at": at_us}
+        logged = 0
+        if cells:
+            insert = (
+                f"INSERT INTO touched SELECT DISTINCT $view, $number, $tick, $at, CAST({KEY_ID} AS UUID), {PANE} FROM "
+            )
+            ((logged,),) = run(connection, insert + cells, values)
+        if logged > MOST_OF_STEP:
+            _restart(connection, version, tick)
+            return
+        run(connection, f"UPDATE logs SET to_tick = $tick WHERE {OF_VERSION}", {**_id(version), "tick": tick})
+        self._trim(connection, version, logged, at_us)
+
+    def _trim(self, connection: duckdb.DuckDBPyConnection, version: Version, logged: int, now_us: int) -> None:
+        cells, since_us = self._since.get(version.id, (0, 0))
+        cells += logged
+        if cells >= TRIM_EVERY_CELLS or now_us - since_us >= TRIM_EVERY_US:
+            trim(connection, version, now_us)
+            cells, since_us = 0, now_us
+        self._since[version.id] = cells, since_us
+
+
+def trim(connection: duckdb.DuckDBPyConnection, version: Version, now_us: int) -> None:
+    """Drop what all followers have passed, and what is too old or too much."""
+    passed = [each.tick for each in read_followers(connection) if (each.view, each.version) == version.id]
+    query = f"SELECT tick, count(*), any_value(at_us) FROM touched WHERE {OF_VERSION} GROUP BY tick ORDER BY tick DESC"
+    kept = 0
+    for tick, cells, at_us in run(connection, query, _id(version)):
+        kept += cells
+        needed = any(each is not None and each < tick for each in passed)
+        if kept > MOST_CELLS or at_us < now_us - (OLDEST_US if needed else KEPT_US):
+            values = {**_id(version), "tick": tick}
+            run(connection, f"DELETE FROM touched WHERE {OF_VERSION} AND tick <= $tick", values)
+            run(connection, f"UPDATE logs SET from_tick = $tick WHERE {OF_VERSION}", values)
+            return
+
+
+def forget_log(connection: duckdb.DuckDBPyConnection, view: str, number: int | None = None) -> None:
+    """Drop the log of a version, or of all versions of a view."""
+    for table in ("logs", "touched"):
+        run(connection, f"DELETE FROM {table} WHERE view = ? AND (? IS NULL OR number = ?)", [view, number, number])
+
+
+def _continue(connection: duckdb.DuckDBPyConnection, version: Version, tick: int) -> None:
+    """The log goes on where it ended; if the version has moved without it, it begins anew."""
+    log = read_log(connection, version)
+    if log is None or log.to_tick != tick:
+        _restart(connection, version, tick)
+
+
+def _restart(connection: duckdb.DuckDBPyConnection, version: Version, tick: int) -> None:
+    forget_log(connection, *version.id)
+    run(connection, "INSERT INTO logs VALUES ($view, $number, $tick, $tick)", {**_id(version), "tick": tick})
+
+
+def _id(version: Version) -> dict[str, Any]:
+    return {"view": version.view.name, "number": version.number}

@@ -1,0 +1,1 @@
+"""Tools beside the server: infer, doctor, testing, demo."""
