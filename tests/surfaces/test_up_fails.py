@@ -113,7 +113,7 @@ def test_it_stops_when_another_process_takes_over(applied: Path) -> None:
 
 
 def test_a_stop_that_takes_too_long_ends_by_force() -> None:
-    code = "import time; from headrace.cli.run_server import _exit_late_at as end; end(time.monotonic()); time.sleep(600)"
+    code = "import time; from headrace.cli import run_server as up; up._exit_late_at(time.monotonic()); time.sleep(600)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "error: the server did not stop in time and was killed\n")
 

@@ -23,7 +23,7 @@ from headrace.transport.position import Position
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.store.duckdb.change_log import Changes, Follower, TouchedTicks
+    from headrace.store.step_changes import Changes, Follower, TouchedTicks
 
 T = TypeVar("T")
 # Partials of a version: names of Parquet files, or tables, each of which has a (key, pane) once at most.

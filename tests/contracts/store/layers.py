@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.define.model import View
-from headrace.store.duckdb.change_log import Changes
 from headrace.store.partial_columns import EVENTS
 from headrace.store.selection import Selection
+from headrace.store.step_changes import Changes
 from headrace.store.store_contract import Audit, Comparison, Step, Store, StoreReader
 from headrace.store.version import Point, Version
 from headrace.transport.position import Position

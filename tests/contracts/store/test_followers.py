@@ -9,9 +9,9 @@ import pytest
 
 from headrace.errors import FencedError
 from headrace.store.duckdb import change_log as duckdb_log
-from headrace.store.duckdb.change_log import Follower, TouchedTicks
 from headrace.store.partial_columns import FROM, KEY_ID, PANE, TO
 from headrace.store.selection import Selection
+from headrace.store.step_changes import Follower, TouchedTicks
 from headrace.store.store_contract import Store, StoreReader
 from headrace.store.version import Version
 from tests.contracts.store.conftest import Place

@@ -15,7 +15,7 @@ from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.duckdb.batch_folder import clean, compare_layers, compare_with_table, faults_of, make_table
-from headrace.store.duckdb.change_log import Changes, LogWriter, forget_log, read_followers
+from headrace.store.duckdb.change_log import LogWriter, forget_log, read_followers
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.duckdb_reader import DuckReader
 from headrace.store.duckdb.merge_step import merge, move
@@ -42,6 +42,7 @@ from headrace.store.duckdb.version_rows import (
     read_versions,
     starting_base,
 )
+from headrace.store.step_changes import Changes
 from headrace.store.store_contract import Audit, Comparison, Partials, Step, never
 from headrace.store.version import NO_HISTORY, NOT_PINNED, START, Base, BatchTable, Pinned, Point, Version, VersionId
 from headrace.timing import later

@@ -13,15 +13,7 @@ from headrace.define.table_parts import holds_rows_of_table
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.lazy import pa
-from headrace.store.duckdb.change_log import (
-    Follower,
-    TouchedTicks,
-    read_cells,
-    read_cells_again,
-    read_followers,
-    read_log,
-    read_ticks,
-)
+from headrace.store.duckdb.change_log import read_cells, read_cells_again, read_followers, read_log, read_ticks
 from headrace.store.duckdb.database import Database, run
 from headrace.store.duckdb.folds import (
     SPANS,
@@ -43,6 +35,7 @@ from headrace.store.duckdb.table_sql import batch_only_columns, speed_table
 from headrace.store.duckdb.version_rows import read_audits, read_versions
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of
 from headrace.store.selection import Selection, fold_in_python
+from headrace.store.step_changes import Follower, TouchedTicks
 from headrace.store.store_contract import Audit, NotCachedError
 from headrace.store.version import Version
 
