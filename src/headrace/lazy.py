@@ -1,4 +1,4 @@
-"""Arrow, numpy and structlog, loaded by their first use: many commands do without them."""
+"""Modules that are loaded by their first use, such as Arrow, numpy and structlog: many commands do without them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["np", "pa", "pc", "pq"]
+__all__ = ["Logger", "later", "np", "pa", "pc", "pq"]
+
+
+def later(name: str) -> Any:
+    """Return a module that takes each name from another module when it is first used, and then has it."""
+    module = ModuleType(name)
+
+    def find(attribute: str) -> Any:
+        value = getattr(import_module(name), attribute)
+        setattr(module, attribute, value)
+        return value
+
+    module.__getattr__ = find  # type: ignore[method-assign]
+    return module
+
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,20 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 else:
-
-    def _later(name: str) -> ModuleType:
-        """A module that takes each name from another one when it is first asked for it, and then has it."""
-        module = ModuleType(name)
-
-        def find(attribute: str) -> Any:
-            value = getattr(import_module(name), attribute)
-            setattr(module, attribute, value)
-            return value
-
-        module.__getattr__ = find
-        return module
-
-    np, pa, pc, pq = map(_later, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    np, pa, pc, pq = map(later, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
 
 
 class Logger:
