@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
 
 
 def _instead(name: str) -> str:
-    """What was meant by a name that is not there, as far as that is known."""
+    """Suggest what a missing name was meant to be, as far as that is known."""
     if name.startswith("_"):
         return ""
     ours = next((cls.name for cls in _aggregates().values() if name.lower() in cls.other_names), None)

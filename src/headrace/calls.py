@@ -15,7 +15,7 @@ from typing import Any
 from headrace.errors import HeadraceError
 
 # The limit in seconds. A variable of the environment, so that processes that this one starts have it, too; a task of
-# Spark brings its own.
+# Spark has its own.
 VARIABLE = "HEADRACE_CALL_LIMIT_S"
 DEFAULT_S = 30.0
 KILL_AFTER = 2  # limits, after which a worker ends: code outside of Python is not interrupted
@@ -44,7 +44,7 @@ def call_limit_s() -> float:
 
 
 def call_in_time(what: str, run: Callable[..., Any], *arguments: Any) -> Any:
-    """What the code returns; raises LateCallError, with the line that it is in, if it does not return in time."""
+    """Call the code; raises LateCallError, with the line that it is in, if it does not return in time."""
     in_time = _in_main_thread if threading.current_thread() is threading.main_thread() else _in_another_thread
     return in_time(what, run, arguments, call_limit_s())
 
@@ -75,7 +75,7 @@ def _in_main_thread(what: str, run: Callable[..., Any], arguments: tuple[Any, ..
 
 
 def _in_another_thread(what: str, run: Callable[..., Any], arguments: tuple[Any, ...], limit_s: float) -> Any:
-    """Signals reach the main thread only: the code runs in a thread of its own, which is left behind if it hangs."""
+    """Signals reach the main thread only: the code runs in another thread, which is abandoned if it hangs."""
     outcome: list[tuple[Any, BaseException | None]] = []
 
     def call() -> None:
@@ -100,7 +100,7 @@ def _late(what: str, limit_s: float, line: str) -> LateCallError:
 
 
 def _line(run: Callable[..., Any], frame: FrameType | None) -> str:
-    """Where the code is in the file that defines it."""
+    """The line of the code in the file that defines it."""
     code = getattr(run, "__code__", None)
     while frame is not None and code is not None and frame.f_code.co_filename != code.co_filename:
         frame = frame.f_back

@@ -29,7 +29,7 @@ _UNUSABLE = {
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error of any library was caused by a full disk."""
+    """Return whether an error of any library was caused by a full disk."""
     for each in chain(error):
         if isinstance(each, OSError) and each.errno in _FULL:
             return True

@@ -157,7 +157,7 @@ class NotFoundError(HeadraceError):
 
 
 class NotReadyError(HeadraceError):
-    """It exists but is not ready yet."""
+    """The thing exists but is not ready yet."""
 
     code = "not_ready"
     http_status = 503

@@ -58,7 +58,7 @@ def cut(text: str, most: int = 200) -> str:
 
 
 def within(bound: float | None) -> str:
-    """What follows a value that is scaled from a sample: how far it is from the true one, at most; often nothing."""
+    """The margin that follows a value scaled from a sample: its distance from the true one, at most; often nothing."""
     return "" if bound is None else f" ± {bound:,.0f}" if bound >= 10 else f" ± {bound:.2g}"
 
 
@@ -108,7 +108,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def commits_of(commits: Mapping[str, int]) -> str:
-    """How many commits of each stream: 12 commits of visits, 1 commit of calls."""
+    """The number of commits of each stream: 12 commits of visits, 1 commit of calls."""
     return ", ".join(f"{plural(number, 'commit')} of {stream}" for stream, number in commits.items())
 
 
@@ -136,12 +136,12 @@ def size(number: int | None) -> str:
 
 
 def waiting(events: int | None, size_bytes: int | None) -> str:
-    """What the lake does not have yet: events of Kafka where they can be counted, else bytes."""
+    """The backlog of the lake: events of Kafka where they can be counted, else bytes."""
     return size(size_bytes) if events is None else plural(events, "event")
 
 
 def freshness(ms: int | None, reason: str | None) -> str:
-    """How far a view is behind the accepted events."""
+    """The time by which a view is behind the accepted events."""
     if ms is None:
         return reason or "unknown"
     if ms == 0:
@@ -159,12 +159,12 @@ class Shown:
     holds: ClassVar[Mapping[str, type[Shown]]] = {}
 
     def as_dict(self) -> dict[str, Any]:
-        """As HTTP and `--json` show it."""
+        """The form that HTTP and `--json` show."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """The value that `as_dict` shows. What only a newer server tells is left out."""
+        """The value that `as_dict` shows. Fields that only a newer server sends are left out."""
         known = {name: value for name, value in content.items() if name in cls.__dataclass_fields__}
         return cls(**{name: _read(cls.holds.get(name), value) for name, value in known.items()})
 

@@ -52,7 +52,7 @@ def plain(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def data(text: str, most: int = MOST_CHARACTERS) -> Html:
-    """The same as an element that isolates its text direction."""
+    """An element that isolates its text direction."""
     return tag("bdi", plain(text, most), class_="long" if len(text) > LONG_CHARACTERS else None)
 
 
@@ -170,7 +170,7 @@ def window(start: datetime, end: datetime, *, dated: bool) -> Html:
 
 
 def window_text(start: datetime, end: datetime) -> str:
-    """The same as text."""
+    """A window as text."""
     return f"{_date_time(start)} – {_end(start, end)}"
 
 

@@ -43,7 +43,7 @@ _SHORTEST = 4  # characters of a part of a URL that is looked for in messages
 
 
 def is_secret(value: str) -> bool:
-    """Whether a value refers to a secret: `secret:NAME` or `secret:file:/path`."""
+    """Return whether a value refers to a secret: `secret:NAME` or `secret:file:/path`."""
     return value.startswith(PREFIX)
 
 
@@ -80,7 +80,7 @@ def _read(value: str) -> str:
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether the name of an option says that its value is a secret."""
+    """Return whether the name of an option says that its value is a secret."""
     return _SENSITIVE.search(re.sub(r"[^a-z0-9]", "", name.lower())) is not None
 
 

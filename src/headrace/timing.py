@@ -35,7 +35,7 @@ class Timing:
 
 
 class Rate:
-    """How fast a count grew, per second, over the last seconds."""
+    """The growth of a count per second, over the last seconds."""
 
     SPAN_S = 5.0
 
@@ -50,7 +50,7 @@ class Rate:
             self._samples.pop(0)
 
     def per_second(self) -> float:
-        """Its growth between the oldest and the newest sample."""
+        """The growth between the oldest and the newest sample."""
         (first, before), (last, after) = self._samples[0], self._samples[-1]
         return (after - before) / (last - first) if last > first else 0.0
 

@@ -30,7 +30,7 @@ class Type:
 
     @property
     def is_nested(self) -> bool:
-        """Whether a value contains other values."""
+        """Return whether a value contains other values."""
         return self.name in NESTED
 
     @property

@@ -47,7 +47,7 @@ def _count_solid_lines(lines: Lines) -> int | None:
 
 
 MOST_REASONS = 1000  # in one reply; the others have only their index
-MOST_REFUSED = 100_000  # with more, the whole request is refused: the reply would be too long to read
+MOST_REFUSED = 100_000  # with more, the request is refused: the reply would be too long to read
 
 
 @dataclass
@@ -158,7 +158,7 @@ _EXPECTED = {
 
 
 def _is_blank(body: Lines) -> bool:
-    """Whether there is nothing but white space; most bodies tell at their beginning."""
+    """Return whether there is nothing but white space; the beginning of most bodies shows it."""
     return not bytes(body[:LOOK_BYTES]).strip() and not bytes(body).strip()
 
 

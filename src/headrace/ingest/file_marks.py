@@ -19,7 +19,7 @@ from headrace.ingest.line_buffers import end_of_lines
 
 
 class End(StrEnum):
-    """What a mark's last line is."""
+    """The kind of end that the last line of a mark has."""
 
     WITHIN = ""  # not the last of the file
     WHOLE = "w"  # the last of the file
@@ -40,7 +40,7 @@ class Mark:
 
     @classmethod
     def read(cls, text: str) -> Mark | None:
-        """From its text; None if the text is not a mark."""
+        """Read a mark from its text; None if the text is not a mark."""
         try:
             lines, size, digest, end = text.split(".")
             return cls(int(lines), int(size), digest, End(end))
@@ -86,7 +86,7 @@ class Hashed:
         self._content = content
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Read at most `size` bytes; none at the end."""
         block = self._source.read(size) or b""
         self._content.add(block)
         return block
@@ -98,7 +98,7 @@ class Hashed:
         return size
 
     def is_ready(self, timeout_s: float) -> bool:
-        """Whether more can be read within a time, or the end has come."""
+        """Return whether more can be read within a time, or the end is reached."""
         return self._source.is_ready(timeout_s)
 
 
@@ -112,7 +112,7 @@ class MarkMatch:
 
     @property
     def lines(self) -> int:
-        """How many lines need not be sent."""
+        """The number of lines that need not be sent."""
         return self.mark.lines - self.line_grew
 
     @property
@@ -147,7 +147,7 @@ def best_match(blocks: Iterable[bytes], marks: Iterable[Mark]) -> MarkMatch | No
 
 
 def drop_lines(lines: bytes | memoryview, count: int) -> bytes | memoryview:
-    """Without the first lines."""
+    """Drop the first lines."""
     if not count:
         return lines
     return bytes(lines).split(b"\n", count)[count]

@@ -35,7 +35,7 @@ MOST_WORDS = 1_000
 
 @dataclass(frozen=True)
 class Rule:
-    """What the values of a field are like."""
+    """The rule for the values of a field."""
 
     kind: str
     texts: tuple[str, ...] = ()  # the values of a choice, the prefix of zipf

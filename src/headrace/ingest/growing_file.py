@@ -135,7 +135,7 @@ class _Reading:
 
 
 def _was_replaced(path: Path, file: BinaryIO) -> bool:
-    """Whether the name belongs to another file now; not while no file has the name."""
+    """Return whether the name belongs to another file now; not while no file has the name."""
     try:
         current = os.stat(path)
     except FileNotFoundError:

@@ -45,7 +45,7 @@ _REWRITTEN = (Format.JSON, Format.PARQUET)  # a file that has grown has other by
 
 @dataclass(frozen=True)
 class StreamShape:
-    """What a sender needs to know of a stream: the format of its lines and the types of its fields."""
+    """The facts of a stream that a sender needs: the format of its lines and the types of its fields."""
 
     stream: str
     format: str
@@ -62,7 +62,7 @@ class Piece:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it has no event."""
+        """Return whether it has no event."""
         return bytes(self.lines[:LOOK_BYTES]).isspace() and bytes(self.lines).isspace()
 
     @property
@@ -82,18 +82,18 @@ class Piece:
 
 
 class Resumable(Protocol):
-    """What can be sent in pieces, and continued at a mark if it has a name."""
+    """A source that is sent in pieces, and continued at a mark if it has a name."""
 
     @property
     def name(self) -> str | None: ...
 
     @property
     def label(self) -> str:
-        """How messages name it."""
+        """The name in messages."""
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """The size in bytes."""
 
     def first(self) -> str | None:
         """The hash of its first event; None if there is none."""
@@ -102,13 +102,13 @@ class Resumable(Protocol):
         """The furthest of the marks that it matches."""
 
     def pieces(self, skip: int = 0) -> Iterator[Piece]:
-        """Its events without the first `skip` lines."""
+        """The events without the first `skip` lines."""
 
     def written_s(self) -> float | None:
-        """When it was last written; None if that is not known."""
+        """The time of the last write; None if that is not known."""
 
     def is_still(self, name: str, mark: Mark) -> bool:
-        """Whether what has this name still has the content of the mark."""
+        """Return whether what has this name still has the content of the mark."""
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
@@ -144,18 +144,18 @@ class SourceFile:
 
     @property
     def size(self) -> int:
-        """Its size in bytes."""
+        """The size in bytes."""
         return self.path.stat().st_size
 
     def written_s(self) -> float | None:
-        """When it was last written; None if that is not known."""
+        """The time of the last write; None if that is not known."""
         try:
             return self.path.stat().st_mtime
         except OSError:
             return None
 
     def is_still(self, name: str, mark: Mark) -> bool:
-        """Whether the file of this name still has the content of the mark."""
+        """Return whether the file of this name still has the content of the mark."""
         other = SourceFile(Path(name), self._declared, self._layout)
         try:
             return other.name is not None and other.match([mark]) is not None
@@ -180,7 +180,7 @@ class SourceFile:
             return best_match(self._content_blocks(source, layout), marks)
 
     def pieces(self, skip: int = 0) -> Iterator[Piece]:
-        """Its events in pieces of about the same size, each of whole lines, without the first `skip` lines."""
+        """The events in pieces of about the same size, each of complete lines, without the first `skip` lines."""
         with self._opened() as (source, layout):
             yield from _pieces(source, layout, self._declared, self._size, skip, at_once=source.is_pipe)
 
@@ -231,11 +231,11 @@ class _Opened(ByteSource):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no more has come so far, of a pipe that is open."""
+        """Return whether an open pipe has no more bytes yet."""
         return not self._has_more(0.0)
 
     def position(self, otherwise: int) -> int:
-        """How many bytes of the file were read; `otherwise` for a pipe."""
+        """The number of bytes of the file that were read; `otherwise` for a pipe."""
         try:
             return otherwise if isinstance(self._file, Pipe) else self._file.tell()
         except OSError:
@@ -245,7 +245,7 @@ class _Opened(ByteSource):
 def _pieces(
     source: _Opened, layout: FileLayout, declared: StreamShape, size: int, skip: int, *, at_once: bool
 ) -> Iterator[Piece]:
-    """`at_once`: lines do not wait for others, so that those of a slow pipe are sent as they come."""
+    """`at_once`: lines do not wait for others, so that those of a slow pipe are sent as they arrive."""
     content = ReadContent(blank_counts=layout.format is Format.CSV)
     derived = layout.format in _REWRITTEN
     hashed = source if derived else ByteSource(Hashed(source, content))
@@ -303,7 +303,7 @@ def _standard_input() -> io.RawIOBase:
 
 
 def is_sendable(file: Path, folder: Path) -> bool:
-    """Whether a file of a folder is sent with it: it has a known suffix and is not hidden."""
+    """Return whether a file of a folder is sent with it: it has a known suffix and is not hidden."""
     hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
     return not hidden and file.is_file() and format_of_name(file.name) is not None
 

@@ -95,7 +95,7 @@ class Ingest:
         return self._once(body, layout, key or uuid.uuid4().hex, keep_bad, file)
 
     def sent(self, name: str, first: str) -> SentStatus:
-        """What was sent under a file's name, and what was sent under other names and begins with the same event."""
+        """The mark of a file by its name, and those under other names that begin with the same event."""
         files = self.transport.sent
         version = files.version(name)  # read first: a piece that arrives meanwhile makes it stale
         same = [SameContent.of(other, self._describe(sent)) for other, sent in files.beginning_with(first, name)]
@@ -206,14 +206,14 @@ class Ingest:
 
 @dataclass
 class _OpenRequests:
-    """What judges requests, and how many requests are neither refused nor in the transport yet."""
+    """The parser of requests, and the number of requests that are neither refused nor in the transport yet."""
 
     judge: BodyParser
     requests: int = 0
 
 
 def _digest(body: bytes | memoryview) -> str:
-    """Tells another body under the same key. Not against forgery: who can send a key can send any events."""
+    """Detects another body under the same key. Not against forgery: a client with a key can send any events."""
     return "xxh3:" + xxhash.xxh3_128_hexdigest(body)
 
 

@@ -43,7 +43,7 @@ def count_newlines(lines: Lines) -> int:
 
 
 def end_of_lines(lines: Lines) -> int:
-    """Where the last complete line ends; 0 if there is none."""
+    """The end of the last complete line; 0 if there is none."""
     start = max(0, len(lines) - TAIL_BYTES)
     end = bytes(lines[start:]).rfind(b"\n") + 1
     return start + end if end else bytes(lines[:start]).rfind(b"\n") + 1

@@ -31,7 +31,7 @@ class IngestReply:
 
 @dataclass(frozen=True)
 class TokenState:
-    """Whether every serving view has the events of a token."""
+    """Return whether every serving view has the events of a token."""
 
     complete: bool
     stalled: list[str]
@@ -70,7 +70,7 @@ class SameContent(Shown):
 
 @dataclass(frozen=True)
 class SentStatus(Shown):
-    """How far a file was sent to a stream. The version changes with each piece that is stored under its name."""
+    """The part of a file that was sent to a stream. Each piece that is stored under its name changes the version."""
 
     holds: ClassVar[Mapping[str, type[Shown]]] = {"contents": SentContent, "same": SameContent}
 
@@ -80,7 +80,7 @@ class SentStatus(Shown):
 
 
 class Receiver(Protocol):
-    """What accepts pieces: a server in this process or another, or the folder of a workspace."""
+    """The receiver of pieces: a server in this process or another, or the folder of a workspace."""
 
     def ingest(
         self,
@@ -95,13 +95,13 @@ class Receiver(Protocol):
         """Accept a piece."""
 
     def sent(self, stream: str, name: str, first: str) -> SentStatus:
-        """How far a file was sent."""
+        """The part of a file that was sent."""
 
     def give_up(self) -> None:
         """Stop retrying."""
 
     def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
-        """How many events of a file are stored, by mark, from the journal of a lost server; None if not known."""
+        """The number of stored events of a file, by mark, from the journal of a lost server; None if not known."""
 
 
 def make_token(stream: str, position: Position) -> str:

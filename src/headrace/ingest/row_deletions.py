@@ -16,7 +16,7 @@ def deletions(
 ) -> list[dict[str, Any]]:
     """The changes that delete these keys: mappings, or plain values if the key has one column.
 
-    A table with an event time takes the latest change by it: a key without that time is deleted as of now. A request
+    A table with an event time takes the latest change by it: a key without that time is deleted now. A request
     that `may_repeat` has to say the time: each repetition must be the same.
     """
     rows = keys if isinstance(keys, Iterable) and not isinstance(keys, str | bytes | Mapping) else [keys]

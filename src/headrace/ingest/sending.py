@@ -41,10 +41,10 @@ AGAIN_S = 1.0  # before a piece is sent again to a server that did not reply for
 
 
 class SendProgress(Protocol):
-    """Is called with the progress of sending."""
+    """Receives the progress of sending."""
 
     def sent(self, read_bytes: int, events: int) -> None:
-        """This much more of the files is stored."""
+        """Note that this much more of the files is stored."""
 
     def waits(self, error: HeadraceError, pause_s: float) -> None:
         """The stream accepts no more at present; the request is repeated after a pause."""
@@ -116,20 +116,20 @@ class Sending:
         self._counts = _Counts()
 
     def sibling(self) -> Self:
-        """Another run to the same stream, for a file that is sent beside others."""
+        """Another run to the same stream, for a file that is sent together with others."""
         options = {"again": self._again, "patient": self._patient, "renames": self._renames}
         return type(self)(self._receiver, self.declared, self._progress, **options)
 
     @property
     def reply(self) -> SendReply:
-        """What is stored so far."""
+        """The events that are stored so far."""
         counts, course = self._counts, self._course
         already = counts.already_sent + (course.before if course else 0)
         return SendReply(counts.accepted, [], counts.token, already, tuple(counts.notes))
 
     @property
     def is_busy(self) -> bool:
-        """Whether the reply to a piece is still to come."""
+        """Return whether the reply to a piece has not arrived."""
         return self._in_flight is not None and not self._in_flight.future.done()
 
     def send(self, file: Resumable) -> None:
@@ -204,7 +204,7 @@ class Sending:
             self._count(piece, reply)
 
     def wait_for_other(self, error: StaleMarkError) -> None:
-        """Another process sends the same file: wait a moment before its mark is read again."""
+        """Wait a moment before the mark is read again, since another process sends the same file."""
         if self._again:
             error.fix = "another process is sending this file; wait for it, then retry"
             raise error
@@ -227,7 +227,7 @@ class Sending:
         return self._count_stored()
 
     def give_up(self) -> None:
-        """From now on each request is made once."""
+        """Make each further request only once."""
         self._stopped = True
         self._receiver.give_up()
 
@@ -288,7 +288,7 @@ class Sending:
     # What is stored
 
     def _count_stored(self) -> tuple[int, int]:
-        """How many events of the files are stored, and how many more may be: those of a piece without a reply."""
+        """The number of stored events of the files, and of those that may be: the events of a piece without a reply."""
         unsure = 0
         if self._in_flight:
             piece = self._in_flight.piece

@@ -1,4 +1,4 @@
-"""How far the stream has a file: what a sender learns before its first piece, and keeps up to date."""
+"""The state of the stream for a file: what a sender learns before its first piece, and keeps up to date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.transport.sent_files import FilePiece
 
 @dataclass
 class SentPart:
-    """How much of the current file the stream has."""
+    """The part of the current file that the stream has."""
 
     name: str
     after: str  # its stored mark; empty before the first piece of a new content
@@ -29,14 +29,14 @@ class SentPart:
     nothing_new: bool = False
 
     def piece(self, mark: Mark) -> FilePiece:
-        """What is recorded with the events up to a mark."""
+        """The record that is stored with the events up to a mark."""
         return FilePiece(self.name, str(mark), self.after, self.version, self.first, self.start)
 
 
 def find_sent_part(
     file: Resumable, first: str, standing: SentStatus, note: Callable[[str], None], *, again: bool, renames: bool
 ) -> SentPart:
-    """Where to continue a file with a name, whose first event has this hash; ChangedFileError if that cannot be.
+    """Find where to continue a named file, whose first event has this hash; ChangedFileError if that is impossible.
 
     `again`: from its start. `renames`: under the name that it had before, if it was renamed.
     """
@@ -66,7 +66,7 @@ def find_sent_part(
 
 
 def _renamed(file: Resumable, same: Iterable[SameContent], note: Callable[[str], None]) -> SentPart | None:
-    """The course of the file that this one was before it got another name; None if it is another file.
+    """The state of the file that this one was before it got another name; None if it is another file.
 
     A file that ends where the other one did and was written after that is another one with the same content.
     """
@@ -95,7 +95,7 @@ def _hint_same(file: Resumable, same: Iterable[SameContent], note: Callable[[str
 
 
 def _continued(name: str, content: SentContent | SameContent, match: MarkMatch, version: int) -> SentPart:
-    """The course of a file whose content was sent up to a mark."""
+    """The state of a file whose content was sent up to a mark."""
     return SentPart(
         name,
         content.mark,

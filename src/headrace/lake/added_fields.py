@@ -28,13 +28,13 @@ from headrace.transport.position import START, Position, event_base
 
 @dataclass(frozen=True)
 class FileShape:
-    """What a file's footer says: the columns that it has and the rows of its row groups."""
+    """The facts of a file's footer: the columns that it has and the rows of its row groups."""
 
     names: frozenset[str]
     groups: tuple[int, ...]
 
     def lacks(self, columns: Collection[str]) -> bool:
-        """Whether one of these columns is not in the file."""
+        """Return whether one of these columns is not in the file."""
         return not self.names.issuperset(columns)
 
 
@@ -48,7 +48,7 @@ def shape_of(path: str) -> FileShape:
 
 @dataclass(frozen=True)
 class Fill:
-    """What a worker needs to read pieces of files. A row of its input is the index of a piece."""
+    """The inputs of a worker that reads pieces of files. A row of its input is the index of a piece."""
 
     stream: Stream
     columns: tuple[str, ...]  # reserved columns and fields, in the order of the result
@@ -173,7 +173,7 @@ def parse_since(
 
 
 def _before(position: Position, events: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which events, by their own positions, a position covers."""
+    """Mark the events that a position covers, by their own positions."""
     covered = np.zeros(len(events), dtype=bool)
     for partition, offset in enumerate(position.offsets):
         covered |= (events >= event_base(partition)) & (events < event_base(partition) + offset)

@@ -43,13 +43,13 @@ class Companion(Protocol):
     """Computes something from the events of a commit while workers have them in memory. It never fails a commit."""
 
     def plan(self, stream: Stream, at: LakeState, pins: Pins) -> RangeDerivation | None:
-        """What the workers compute for the next commit after the state `at`, with tables as pinned; None: nothing."""
+        """The work for the next commit after the state `at`, with tables as pinned; None: nothing to do."""
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:
-        """Called before the commit with the results of the workers, one text for each range."""
+        """Receive the results of the workers before the commit, one text for each range."""
 
     def withdraw(self, commit: int) -> None:
-        """Called if the commit failed."""
+        """Forget the results: the commit failed."""
 
 
 class Append:
@@ -119,19 +119,19 @@ class Append:
             self._stream = stream
 
     def is_active(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self._thread is not None and self._thread.is_alive() and not self.is_orphaned()
 
     def is_orphaned(self) -> bool:
-        """Whether its Java process has not started yet, or has ended."""
+        """Return whether its Java process has not started yet, or has ended."""
         return self._spark is None or not is_alive(self._spark)
 
     def is_polling(self) -> bool:
-        """Whether it polls for events."""
+        """Return whether it polls for events."""
         return self._polls and self.is_active()
 
     def failure(self) -> str | None:
-        """Why it ended; None if it did not fail."""
+        """The reason why it ended; None if it did not fail."""
         if self.error is not None:
             return str(self.error)
         if self._reason is None:
@@ -168,7 +168,7 @@ class Append:
                 self._polls = True
                 if ranges:
                     self.append(spark, ranges, stopping)
-                elif not is_prepared:  # load the ids that the next events need, before these come
+                elif not is_prepared:  # load the ids that the next events need, before these arrive
                     is_prepared = True
                     with self._table.turn:
                         self._unique.plan(self._stream, self._table.state)
@@ -184,7 +184,7 @@ class Append:
                 )
 
     def _record_idle(self, stopping: threading.Event) -> None:
-        """Let the time of a stream without events go on, if it has an idle time-out."""
+        """Advance the time of a stream without events, if it has an idle time-out."""
         timeout_ms = self._stream.idle_timeout_ms
         if timeout_ms is None:
             return

@@ -1,4 +1,4 @@
-"""What a Spark worker does with one range of the transport: read, parse, write Parquet, return the files.
+"""The task of a Spark worker for one range of the transport: read, parse, write Parquet, return the files.
 
 What it writes is not part of the table until the driver commits it.
 """
@@ -36,19 +36,19 @@ Item = TypeVar("Item")
 
 
 class RangeDerivation(Protocol):
-    """What else a worker makes of the good events of a range, while it has them in memory."""
+    """An extra result that a worker makes of the good events of a range, while it has them in memory."""
 
     @property
     def reads(self) -> Sequence[str]:
         """The columns that it needs."""
 
     def run(self, events: pa.Table) -> str:
-        """Its result, for the driver. It raises nothing: the events are in the lake's file either way."""
+        """Return the result for the driver. It raises nothing: the events are in the lake's file either way."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What all ranges of one commit share."""
+    """The values that all ranges of one commit share."""
 
     stream: Stream
     reader: Reader
@@ -64,7 +64,7 @@ class Work:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """What a worker made of a range."""
+    """The result of a worker for a range."""
 
     part: Range
     newest_us: int | None
@@ -79,7 +79,7 @@ class RangeResult:
 
 
 def judgement_of(results: Iterable[RangeResult]) -> RepeatVerdict:
-    """What came of judging the events of all ranges of a commit."""
+    """Merge the verdicts about the events of all ranges of a commit."""
     return next((result.judgement for result in results if result.judgement), RepeatVerdict())
 
 
@@ -180,7 +180,7 @@ def _with_deletes(stream: Stream, events: TransportEvents) -> TransportEvents:
 
 
 def _ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same, each made in another thread while the one before is used."""
+    """Make each item in another thread while the one before is used."""
     end = object()
     with ThreadPoolExecutor(1) as thread:
         upcoming = thread.submit(next, items, end)
@@ -190,7 +190,7 @@ def _ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def read_records(stream: Stream, events: TransportEvents) -> pa.Table | None:
-    """What the records of Kafka have around these events; None if they are not from Kafka."""
+    """The Kafka records around these events; None if they are not from Kafka."""
     if stream.source is None:
         return None
     metadata = events.metadata

@@ -1,4 +1,4 @@
-"""When commits were made, the newest event time before each, and how it advances while no events arrive."""
+"""The times of commits, the newest event time before each, and how it advances while no events arrive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = [COMMIT, COMMITTED_AT, NEWEST]
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What every row of a commit contains about it."""
+    """The facts about a commit that every row of it contains."""
 
     commit: int
     committed_at_us: int
@@ -46,7 +46,7 @@ class CommitReader:
         return first
 
     def count_until(self, time_us: int) -> int:
-        """How many commits were made up to this time."""
+        """The number of commits that were made up to this time."""
         low, high = 0, self.end
         while low < high:
             middle = (low + high) // 2
@@ -81,7 +81,7 @@ def reading_commits(table: LakeTable) -> Iterator[CommitReader]:
 
 
 def times_before(table: LakeTable, commit: int) -> tuple[int | None, int | None]:
-    """The newest event time of commits [0, commit), in us, and what the time of the stream came to while it was idle.
+    """The newest event time of commits [0, commit), in us, and the time that the stream reached while it was idle.
 
     Of an old commit only the later of both is known, and given as the first.
     """
@@ -112,9 +112,9 @@ SHARE = 10  # of the time that a stream has been idle: so much of it may not be 
 
 
 class IdleClock:
-    """Says when an idle stream's time is to be recorded, and what it is.
+    """Decides when an idle stream's time is recorded, and what it is.
 
-    It goes on from where it was when the last commit was made, as fast as the clock of this process: a stream whose
+    It continues from where it was when the last commit was made, as fast as the clock of this process: a stream whose
     events are always an hour late is not taken to be on time when it is idle, and the time that the server was down
     does not count. Each entry of the log costs some milliseconds, so they become rarer: after an idle hour, at most six
     minutes are not recorded.

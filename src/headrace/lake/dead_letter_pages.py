@@ -1,4 +1,4 @@
-"""The dead letters of one stream: a page of them, how many by reason, one whole. Reads only the lake's dead files."""
+"""Reads dead letters of a stream: a page, their number by reason, one completely; only from the lake's dead files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
 from headrace.names import shell
 
 MOST_REASONS = 1000
-SHOWN_BYTES = 400  # of an event on a page; `show` has the whole of it
+SHOWN_BYTES = 400  # of an event on a page; `show` has all of it
 # The parts of a reason that differ between events with the same mistake: the value, and where it is.
 _VALUES = r", found .*$| at (byte|character) \d+"
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
@@ -52,7 +52,7 @@ class DeadLetters:
         return DeadLetterPage(self._stream, total, tuple(newest_first), page[-1][0] if more else None)
 
     def reasons(self) -> list[DeadLetterReason]:
-        """How many there are of each kind, the most frequent first. A kind is a reason without its values."""
+        """The number of letters of each kind, the most frequent first. A kind is a reason without its values."""
         query = f"""
         SELECT regexp_replace({REASON}, $values, '', 'gs') AS kind, count(*), arg_max({REASON}, {POSITION}),
           max({POSITION})
@@ -63,7 +63,7 @@ class DeadLetters:
         return [DeadLetterReason(*row) for row in rows]
 
     def show(self, position: int) -> DeadLetter:
-        """The one at a position, whole."""
+        """The complete letter at a position."""
         with self._files() as files:
             letters = _read(files, [position], None)
         if not letters:
@@ -106,7 +106,7 @@ def _find(files: Iterable[str], count: int, before: int | None, reason: str | No
 
 
 def _read(files: Iterable[str], positions: list[int], most_bytes: int | None) -> list[DeadLetter]:
-    """With pyarrow, row group by row group: DuckDB would hold two thousand events in memory, of any size."""
+    """Read with pyarrow, row group by row group: DuckDB would hold two thousand events in memory, of any size."""
     letters = []
     for file in files:
         for rows in rows_at(Path(file), positions, [POSITION, COMMIT, ARRIVED, REASON, VALUE]):

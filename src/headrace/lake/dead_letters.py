@@ -50,7 +50,7 @@ class DeadLetterReason(Shown):
 
 @dataclass(frozen=True)
 class ReplayStep(Shown):
-    """What one step did. `cursor` is for the next step; None: all letters that existed at the start were read."""
+    """The result of one step. `cursor` is for the next step; None: all letters that existed at the start were read."""
 
     read: int
     readable: int
@@ -58,4 +58,4 @@ class ReplayStep(Shown):
     commits: int  # of the stream, after it: a view that has applied them all has the events
     cursor: str | None
     missing_keys: bool = False  # whether they are rows whose key a table did not have
-    views: Mapping[str, int] = field(default_factory=dict)  # built anew with keys that were found: their new versions
+    views: Mapping[str, int] = field(default_factory=dict)  # rebuilt with keys that were found: their new versions

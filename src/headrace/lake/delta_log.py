@@ -78,7 +78,7 @@ class DeltaLog:
         self.version = version
 
     def put(self, actions: Sequence[Action]) -> None:
-        """Make these actions the next version, whole and on disk, or raise FencedError with nothing written.
+        """Make these actions the next version, complete and on disk, or raise FencedError with nothing written.
 
         No entry can be put where another process has written this version. If that process has already
         removed it again, it has first removed the versions before it, so the one that this process has read
@@ -100,7 +100,7 @@ class DeltaLog:
             raise self._overtaken()
 
     def entries(self) -> int:
-        """How many entries follow the last checkpoint: opening the table reads them one by one."""
+        """The number of entries after the last checkpoint: opening the table reads them one by one."""
         checkpoints = self._checkpoints()
         return self.version - (checkpoints[-1] if checkpoints else 0)
 

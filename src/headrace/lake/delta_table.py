@@ -56,7 +56,7 @@ class LakeState:
     next_commit: int
     position: Position
     newest_us: int | None  # newest event time
-    idle_us: int | None = None  # what the time of the stream came to while it was idle
+    idle_us: int | None = None  # the time that the stream reached while it was idle
 
     @property
     def time_us(self) -> int | None:
@@ -109,8 +109,8 @@ class LakeTable:
     ) -> LakeState:
         """Append commit `at.next_commit`, which takes the log from `at` to `position`.
 
-        A commit without events may say how far the time of the stream has come while it was idle, or in `notes` which
-        offsets were skipped; the log keeps these for ever. `duplicates` are those among its dead letters.
+        A commit without events may say how far the time of the stream advanced while it was idle, or in `notes` which
+        offsets were skipped; the log keeps these forever. `duplicates` are those among its dead letters.
 
         Raises FencedError, with nothing written, if the table is not at `at` or another process
         has written to it: `state` is that of the last entry of the log, and the next entry can only
@@ -182,7 +182,7 @@ class LakeTable:
 
     @contextmanager
     def reading(self, from_commit: int, to_commit: int, *, dead: bool = False) -> Iterator[list[LakeFile]]:
-        """The same files, which stay on disk until the block ends, even if they leave the table."""
+        """The files, which stay on disk until the block ends, even if they leave the table."""
         with self._lock:
             files = self._index.find(from_commit, to_commit, dead)
             self._index.pin(files)
@@ -193,7 +193,7 @@ class LakeTable:
                 self._index.unpin(files)
 
     def doom(self, paths: Iterable[str]) -> list[str]:
-        """Those of these paths that are not in the table and have no reader in this process: the caller deletes them.
+        """Mark the paths that are not in the table and have no reader in this process: the caller deletes them.
 
         From here on no commit can add them, and no reader can find them. Raises FencedError if another
         process writes the table now: the files may belong to that process.
@@ -208,7 +208,7 @@ class LakeTable:
             self._index.forget(path)
 
     def rows(self, *, dead: bool = False) -> int:
-        """How many events, or dead letters, the log holds."""
+        """The number of events, or dead letters, that the log holds."""
         return self._index.rows[dead]
 
     def _check_present(self, files: Sequence[LakeFile]) -> None:
@@ -282,7 +282,7 @@ class LakeTable:
         )
 
     def _raise_fence(self, fence: int, table: DeltaTable) -> None:
-        """From here on a process with a lower fence cannot commit, nor can this one with a table opened before.
+        """Ensure that a process with a lower fence cannot commit any more, nor can this one with a table opened before.
 
         The same fence is that of this process: a stream was dropped and created again.
         """

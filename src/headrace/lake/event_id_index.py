@@ -39,7 +39,7 @@ log = structlog.get_logger("headrace.unique")
 
 
 class UniqueIndex:
-    """The ids of one stream. Whoever calls it holds the turn of its lake, except for `close`."""
+    """The ids of one stream. Callers hold the turn of its lake, except for `close`."""
 
     def __init__(
         self, table: LakeTable, scratch: Path, load: Loader, *, now: Callable[[], float] = time.monotonic
@@ -57,7 +57,7 @@ class UniqueIndex:
         self._merging: tuple[list[Run], Future[Run | None]] | None = None
 
     def plan(self, stream: Stream, at: LakeState, *, also: Collection[int] = ()) -> Known | None:
-        """What is known before the next commit: at least the ids around the newest event, and the segments `also`.
+        """The known ids before the next commit: at least those around the newest event, and the segments `also`.
 
         None if all events of the stream count.
         """
@@ -81,7 +81,7 @@ class UniqueIndex:
     def settle(
         self, stream: Stream, at: LakeState, judge: Callable[[Known | None], tuple[Result, RepeatVerdict]]
     ) -> Result:
-        """What `judge` made of the events of a commit; it is called again if they need ids that were not loaded."""
+        """Apply what `judge` made of a commit's events; it is called again if they need ids that were not loaded."""
         needed: frozenset[int] = frozenset()
         while True:
             result, judgement = judge(self.plan(stream, at, also=needed))
@@ -113,7 +113,7 @@ class UniqueIndex:
 
     @property
     def entries(self) -> int:
-        """How many ids it holds."""
+        """The number of ids that it holds."""
         return sum(run.count for run in self._runs)
 
     # From the lake
@@ -187,7 +187,7 @@ class UniqueIndex:
 
 
 def _has_any(segments: Sequence[int], once: Once, run: Run) -> bool:
-    """Whether a run may have entries of these segments, which are sorted."""
+    """Return whether a run may have entries of these segments, which are sorted."""
     at = bisect_left(segments, run.first_us // once.segment_us)
     return at < len(segments) and segments[at] <= run.last_us // once.segment_us
 

@@ -47,7 +47,7 @@ class Entries:
         return Entries(self.high[which], self.low[which], self.time_us[which], self.position[which])
 
     def sort(self) -> Entries:
-        """The same, sorted. Entries that consist of a few sorted parts take linear time."""
+        """Return the entries sorted. Entries that consist of a few sorted parts take linear time."""
         return self.take(_sorted_order(lambda name: getattr(self, name)))
 
     @classmethod
@@ -56,7 +56,7 @@ class Entries:
         return cls(*(_join(parts, name) for name in NAMES))
 
     def find(self, events: Entries, within_us: int) -> tuple[Int64s, Int64s]:
-        """Which of these events, sorted, repeat an entry: their indexes, and the position of that entry for each."""
+        """Find events, sorted, that repeat an entry: their indexes, and the position of that entry for each."""
         which = self._with_same_half(events.high)
         if not len(which):
             return which, which
@@ -119,7 +119,7 @@ def _sorted_order(column: Callable[[str], npt.NDArray[Any]]) -> Int64s:
 
 
 def with_equal_neighbour(values: npt.NDArray[Any]) -> Flags:
-    """Which of these sorted values occur more than once."""
+    """Find the sorted values that occur more than once."""
     same: Flags = values[1:] == values[:-1]
     before, after = np.append(same, False), np.append(False, same)
     tied: Flags = (before | after)[: len(values)]
@@ -136,7 +136,7 @@ class Run:
     last_us: int
 
     def read(self) -> Entries:
-        """Its entries, mapped into memory. Raises OSError or ValueError if the file is not as it was written."""
+        """Read its entries, mapped into memory. Raises OSError or ValueError if the file is not as it was written."""
         if Path(self.path).stat().st_size != self.count * len(NAMES) * 8:
             raise ValueError(f"'{self.path}' is not as it was written")
         columns = np.memmap(self.path, np.int64, "r", shape=(len(NAMES), self.count))
@@ -191,7 +191,7 @@ def read_ids(rows: pa.Table, columns: Sequence[str], time_column: str) -> tuple[
 
 
 def _all_valid(rows: pa.Table, columns: Sequence[str]) -> Flags | None:
-    """Which rows have a value in all of these columns; None if all do."""
+    """Mark the rows that have a value in all of these columns; None if all do."""
     if not any(rows.column(name).null_count for name in columns):
         return None
     valid = np.ones(len(rows), bool)
@@ -236,7 +236,7 @@ def _connection() -> duckdb.DuckDBPyConnection:
 
 
 def describe_ids(rows: pa.Table, columns: Sequence[str], first: pa.Array) -> pa.Array:
-    """Why these events are dead letters: their ids, and the positions of the events that they repeat."""
+    """The reason why these events are dead letters: their ids, and the positions of the events that they repeat."""
     texts = []
     for name in columns:
         column = rows.column(name)

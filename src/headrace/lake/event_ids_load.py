@@ -31,7 +31,7 @@ Piece = tuple[str, int, int]  # path, row group and its rows
 
 @dataclass(frozen=True)
 class IdLoad:
-    """What all tasks of one load share."""
+    """The values that all tasks of one load share."""
 
     stream: Stream
     once: Once
@@ -60,7 +60,7 @@ def pieces_of(paths: Iterable[str], once: Once, segments: Collection[int]) -> li
 
 @lru_cache(maxsize=1 << 16)
 def _bounds(path: str, column: str) -> tuple[tuple[int, tuple[int, int] | None], ...]:
-    """Of each row group its rows, and the bounds of a column of times, if it has them. A file never changes."""
+    """The rows of each row group, and the bounds of a column of times, if it has them. A file never changes."""
     with pq.ParquetFile(path) as file:
         if column not in file.schema_arrow.names:
             return tuple((file.metadata.row_group(n).num_rows, None) for n in range(file.num_row_groups))
@@ -71,7 +71,7 @@ def _bounds(path: str, column: str) -> tuple[tuple[int, tuple[int, int] | None],
 
 
 def _bounds_of(file: pq.ParquetFile, number: int, column: str) -> tuple[int, int] | None:
-    """By its statistics; a file from before the stream had UNIQUE may have none, and then its times are read, once."""
+    """The bounds by its statistics; a file from before UNIQUE was declared may have none: its times are read, once."""
     group = file.metadata.row_group(number)
     for chunk in map(group.column, range(group.num_columns)):
         if chunk.path_in_schema == column and chunk.statistics is not None and chunk.statistics.has_min_max:
@@ -134,7 +134,7 @@ def _load(work: IdLoad, pieces: Sequence[Piece]) -> list[Run]:
 
 
 def _gather(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in larger tables: each costs a query."""
+    """Combine the rows into larger tables: each costs a query."""
     tables: list[pa.Table] = []
     for batch in batches:
         tables.append(batch)

@@ -42,7 +42,7 @@ class Damage:
 
 
 class Listed(Protocol):
-    """What the log contains about a file."""
+    """The log's entry of a file."""
 
     @property
     def path(self) -> str: ...
@@ -53,7 +53,7 @@ class Listed(Protocol):
 
 
 def check_files(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
-    """Whether each listed file exists with its size. Cheap: one call for each."""
+    """Return whether each listed file exists with its size. Cheap: one call for each."""
     damages = []
     for file in files:
         path, stored = storage.locate(file.path), storage.stat(file.path)
@@ -65,7 +65,7 @@ def check_files(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
 
 
 def check_footers(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
-    """Whether the footer of each listed file is the one that was written: a damaged one could hide a column."""
+    """Return whether the footer of each listed file is the one that was written: a damaged one could hide a column."""
     damages = []
     for file in files:
         match = _CRC.search(file.path)
@@ -91,7 +91,7 @@ def footer_crc(file: BinaryIO) -> int:
 
 
 def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
-    """Whether each listed file can be read whole, its checksums agree and it has as many rows as the log says."""
+    """Check that each listed file can be read completely, that checksums agree and rows are as many as in the log."""
     damages = []
     for file in files:
         path = storage.locate(file.path)
@@ -108,7 +108,7 @@ def check_contents(storage: Storage, files: Iterable[Listed]) -> list[Damage]:
 
 
 def check_log(storage: Storage) -> list[Damage]:
-    """Whether all entries of a log after its newest checkpoint exist and can be read."""
+    """Return whether all entries of a log after its newest checkpoint exist and can be read."""
     names = [file.name.removeprefix(f"{LOG}/") for file in storage.list(f"{LOG}/")]
     checkpoints = [name for name in names if _CHECKPOINT.fullmatch(name)]
     newest = int(checkpoints[-1][:20]) if checkpoints else -1
@@ -127,7 +127,7 @@ def check_log(storage: Storage) -> list[Damage]:
 
 
 def has_events(storage: Storage) -> bool:
-    """Whether there are data files, listed in the log or not."""
+    """Return whether there are data files, listed in the log or not."""
     files = (file for dead in ("false", "true") for file in storage.list(f"{DEAD}={dead}/"))
     return any(file.name.endswith(".parquet") for file in files)
 

@@ -1,4 +1,4 @@
-"""How late events are: histograms of lateness and delay, which can be added, and the quantiles that advice is made of.
+"""The lateness of events: histograms of lateness and delay, which can be added, and the quantiles for advice.
 
 Lateness is how far an event was behind the time of the stream before its commit, which is what decides whether it is a
 correction; delay is its arrival minus its event time. Both are functions of the rows of the lake: whoever measures
@@ -22,19 +22,19 @@ from headrace.lazy import np, pa
 _SHIFT = 48
 _FIRST = (1023 << 4) - 1  # bucket 0 is that of 0 us, bucket 1 begins at 1 us
 DAY_US = 86_400_000_000
-DAYS = 7  # up to the newest commit: what was long ago says nothing of now
+DAYS = 7  # up to the newest commit: older commits say nothing about the present
 
 
 @dataclass(frozen=True)
 class LatenessHistogram:
-    """How many durations are in each bucket, and the largest of all."""
+    """The number of durations in each bucket, and the largest of all."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
     largest_us: int = 0
 
     @classmethod
     def of(cls, durations_us: np.ndarray[Any, np.dtype[np.int64]]) -> LatenessHistogram:
-        """Of durations that are not negative."""
+        """The histogram of durations that are not negative."""
         if not len(durations_us):
             return cls()
         buckets = np.maximum((durations_us.astype(np.float64).view(np.int64) >> _SHIFT) - _FIRST, 0)
@@ -47,7 +47,7 @@ class LatenessHistogram:
 
     @property
     def total(self) -> int:
-        """How many durations there are."""
+        """The number of durations."""
         return sum(self.counts.values())
 
     def quantile_us(self, share: float) -> int:
@@ -60,7 +60,7 @@ class LatenessHistogram:
         return self.largest_us
 
     def above(self, bound_us: int) -> int:
-        """How many are longer than this; those of the bucket that it lies in are not counted."""
+        """The number of durations that are longer; those of the bucket that it lies in are not counted."""
         return sum(count for at, count in self.counts.items() if at and _start_us(at) > bound_us)
 
 
@@ -81,7 +81,7 @@ class Lateness:
 
     @property
     def on_time(self) -> int:
-        """How many were not behind the time of the stream."""
+        """The number of events that were not behind the time of the stream."""
         return self.lateness.counts.get(0, 0)
 
 
@@ -108,7 +108,7 @@ def measure(stream: Stream, events: pa.Table) -> Days:
         return {}
     at, arrived, committed = (_numbers(events, name) for name in (stream.event_time, ARRIVED, COMMITTED_AT))
     newest = events.column(NEWEST).cast(pa.int64())
-    # The first commit of a stream is behind nothing.
+    # The first commit of a stream has nothing before it.
     behind = np.maximum(newest.fill_null(np.iinfo(np.int64).min).to_numpy(), at) - at
     delay = np.maximum(arrived - at, 0)
     day = int(committed.min()) // DAY_US

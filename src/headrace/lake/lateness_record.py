@@ -1,4 +1,4 @@
-"""What is known of the lateness of a stream's events: measured with each commit, kept in a file beside the lake.
+"""The measured lateness of a stream's events: updated with each commit, kept in a file beside the lake.
 
 Nothing depends on that file. What it lacks, because a process was killed or a replay made the commit, is measured from
 the lake's files.
@@ -43,7 +43,7 @@ class LatenessRecord:
 
     @property
     def days(self) -> Days:
-        """What is known so far."""
+        """The days that are known so far."""
         return self._days
 
     def note(self, commit: int, parts: Sequence[Days]) -> None:
@@ -91,7 +91,7 @@ class LatenessRecord:
         columns = [COMMIT, COMMITTED_AT, ARRIVED, NEWEST, self._stream.event_time]
         try:
             rows = pq.read_table(self._table.storage.locate(file.path), columns=columns, partitioning=None)
-        except (OSError, pa.ArrowInvalid):  # damaged or lost: whoever needs its events says so
+        except (OSError, pa.ArrowInvalid):  # damaged or lost: the readers of its events report it
             return {}
         commits = rows.column(COMMIT)
         return measure(self._stream, rows.filter(pc.and_(pc.greater_equal(commits, start), pc.less(commits, end))))
@@ -106,14 +106,14 @@ class LatenessRecord:
 
 
 def read_lateness(table: LakeTable, stream: Stream) -> Days:
-    """What is known without a server: what the last one saved, and what can be measured soon."""
+    """The lateness that is known without a server: what the last one saved, and what can be measured soon."""
     record = LatenessRecord(table, stream)
     record.catch_up(most=MOST_SOON)
     return record.days
 
 
 def _read(file: Path, next_commit: int) -> tuple[int, Days]:
-    """As it was saved; nothing, if that is no record of this lake."""
+    """Read the saved record; nothing, if it is no record of this lake."""
     try:
         content = orjson.loads(file.read_bytes())
         if content["format"] == FORMAT and content["end"] <= next_commit:

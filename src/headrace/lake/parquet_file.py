@@ -156,7 +156,7 @@ def _is_plain(type_: pa.DataType) -> bool:
 
 
 def _is_distinct(column: pa.ChunkedArray) -> bool:
-    """Whether most values of a text column are different: a dictionary of them takes time and saves nothing."""
+    """Return whether most values of a text column are different: a dictionary of them takes time and saves nothing."""
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)) or column.null_count == len(column):
         return False
     return int(pc.count_distinct(column).as_py()) * REPEATS > len(column) - column.null_count

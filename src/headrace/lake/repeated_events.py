@@ -1,4 +1,4 @@
-"""Which events of a commit repeat an earlier one, of this commit or of those before: UNIQUE (…) WITHIN ….
+"""Finds events of a commit that repeat an earlier one, of this commit or of those before: UNIQUE (…) WITHIN ….
 
 Event time is divided into segments, not shorter than the interval: an event repeats only events of its own segment and
 of its neighbours. The driver says of which segments all ids are known; if others are needed, it loads them first.
@@ -36,7 +36,7 @@ MOST_ROUNDS = 16  # over the events of a block that have the same ids; the rest 
 
 @dataclass(frozen=True)
 class Once:
-    """What decides whether an event repeats another one."""
+    """The rule that decides whether an event repeats another one."""
 
     columns: tuple[str, ...]
     time_column: str
@@ -45,7 +45,7 @@ class Once:
 
     @classmethod
     def of(cls, stream: Stream) -> Once | None:
-        """That of a stream; None if all of its events count."""
+        """The rule of a stream; None if all of its events count."""
         if stream.unique is None:
             return None
         within_ms = stream.unique.within_ms
@@ -81,7 +81,7 @@ class Known:
 
 @dataclass(frozen=True)
 class RepeatVerdict:
-    """What came of judging the events of a commit. If segments are missing, nothing else is known."""
+    """The verdicts about the events of a commit. If segments are missing, nothing else is known."""
 
     runs: tuple[Run, ...] = ()
     segments: frozenset[int] = frozenset()  # that were needed
@@ -163,7 +163,7 @@ class RepeatCheck:
             self._own = [Entries.join(self._own).sort()]
 
     def finish(self) -> RepeatVerdict:
-        """What came of it; the ids of the events that count are in a new run."""
+        """Return the verdicts; the ids of the events that count are in a new run."""
         if self.missing:
             return RepeatVerdict(missing=self.missing, segments=frozenset(self._needed))
         runs: tuple[Run, ...] = ()
@@ -187,7 +187,7 @@ def _judge_among(events: Entries, first: Int64s, within_us: int) -> None:
         return
     left = left[np.lexsort((np.arange(len(left)), events.low[left], events.high[left]))]
     for _ in range(MOST_ROUNDS):
-        # The first event that is left of each id counts. Those near it repeat it; those that are not, go on.
+        # The first event that is left of each id counts. Events within the interval repeat it; the others remain.
         same = (events.high[left[1:]] == events.high[left[:-1]]) & (events.low[left[1:]] == events.low[left[:-1]])
         leads = np.append(True, ~same)
         leader = left[np.flatnonzero(leads)[np.cumsum(leads) - 1]]
@@ -208,7 +208,7 @@ class _Times:
 
 
 def _judge_one_by_one(events: Entries, left: Int64s, first: Int64s, within_us: int) -> None:
-    """The same for ids that count many times in one block: the interval is short, and the id stays the same."""
+    """Judge ids that count many times in one block: the interval is short, and the id stays the same."""
     ids: dict[tuple[int, int], _Times] = {}
     rows = events.take(left)
     columns = (rows.high.tolist(), rows.low.tolist(), rows.time_us.tolist(), rows.position.tolist())

@@ -237,7 +237,7 @@ def _rows(files: Sequence[LakeFile | NewFile]) -> int:
 
 
 def _check_rows(table: LakeTable, before: dict[str, int], after: dict[str, int]) -> None:
-    """As many rows as before."""
+    """Check that there are as many rows as before."""
     if before != after:
         raise CorruptionError(
             f"lake '{table.folder.name}': the row counts of the replay do not match",

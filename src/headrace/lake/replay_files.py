@@ -56,7 +56,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Reread:
-    """What all files of one step share."""
+    """The values that all files of one step share."""
 
     stream: Stream
     table: str
@@ -167,7 +167,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class ReadableFile:
-    """What came of one file of dead letters."""
+    """The result of one file of dead letters."""
 
     path: str
     rows: int
@@ -179,20 +179,20 @@ class ReadableFile:
 
     @classmethod
     def of(cls, row: Any) -> Self:
-        """What a worker returned."""
+        """The result that a worker returned."""
         rest = (NewFile(**orjson.loads(row.rest)),) if row.rest else ()
         return cls(row.path, row.rows, row.readable, row.new_reasons, row.newest_us, row.aside, rest)
 
     @property
     def changes(self) -> bool:
-        """Whether the file is replaced."""
+        """Return whether the file is replaced."""
         return bool(self.readable or self.new_reasons)
 
 
 def judge_letters(
     judge: RepeatCheck, stream: Stream, results: Sequence[ReadableFile], folder: Path, batch_bytes: int = MOST_BYTES
 ) -> list[ReadableFile]:
-    """The same results, where only events that count are readable. What is written is put aside in the folder."""
+    """The results where only events that count are readable. What is written is put aside in the folder."""
     return [_judge_file(judge, stream, result, folder, batch_bytes) for result in results]
 
 

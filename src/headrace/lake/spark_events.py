@@ -74,7 +74,7 @@ def read_files(
 
 
 def _lacks(path: str, names: Collection[str]) -> bool:
-    """Whether a file lacks a column. One that cannot be read is an error later, when Spark reads it."""
+    """Return whether a file lacks a column. One that cannot be read is an error later, when Spark reads it."""
     try:
         return shape_of(path).lacks(names)
     except (OSError, pa.ArrowException):

@@ -1,4 +1,4 @@
-"""Where the files of a stream's table are stored: put if absent, read, list by prefix, remove; on a local disk.
+"""The storage of the files of a stream's table: put if absent, read, list by prefix, remove; on a local disk.
 
 Files have names below the table, such as `_dead=false/000000000001-….parquet`; their content is not interpreted here.
 delta-rs, Spark and Arrow open the table and its files themselves, at what `location` and `locate` return.
@@ -43,7 +43,7 @@ class Storage(Protocol):
         """Create the place of the table and of these folders in it, if they do not exist."""
 
     def put(self, name: str, content: bytes) -> bool:
-        """Create a file, whole and durable when this returns; False if the name exists, and then nothing changes.
+        """Create a file, complete and durable when this returns; False if the name exists, and then nothing changes.
 
         Of several processes that put the same name, one succeeds.
         """

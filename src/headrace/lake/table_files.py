@@ -1,4 +1,4 @@
-"""Which files a table has, as this process knows them: those of some commits, those being read, those being deleted."""
+"""The files of a table that this process knows: those of some commits, those being read, those being deleted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FileIndex:
         return sorted(files, key=lambda file: (file.first_commit, file.last_commit, file.path))
 
     def has(self, file: LakeFile) -> bool:
-        """Whether this file is in the table."""
+        """Return whether this file is in the table."""
         return self._files.get(file.path) == file
 
     def replace(self, add: Iterable[LakeFile], remove: Iterable[LakeFile]) -> None:
@@ -61,7 +61,7 @@ class FileIndex:
         self._readers += Counter()  # drops counts of zero
 
     def doom(self, paths: Iterable[str]) -> list[str]:
-        """Those of these paths that are not in the table and have no reader: doomed until `forget`."""
+        """Mark the paths that are not in the table and have no reader: doomed until `forget`."""
         doomed = [path for path in paths if path not in self._files and not self._readers[path]]
         self._doomed.update(doomed)
         return doomed
@@ -74,7 +74,7 @@ class FileIndex:
 
 
 def summary(files: Sequence[LakeFile]) -> list[tuple[bool, int, int, int]]:
-    """What a rewrite must not change: (dead, rows, first commit, last commit) of events and of dead letters."""
+    """The totals that a rewrite keeps: (dead, rows, first commit, last commit) of events and of dead letters."""
     parts = []
     for dead in sorted({file.dead for file in files}):
         own = [file for file in files if file.dead == dead]

@@ -19,7 +19,7 @@ def pins_type() -> pa.DataType:
 
 
 def no_pins() -> Pins:
-    """Of a workspace without tables."""
+    """The pins of a workspace without tables."""
     return {}
 
 

@@ -73,7 +73,7 @@ class Compaction:
             yield from ([piece] if len(piece) > 1 else [])
 
     def _level(self, file: LakeFile) -> int:
-        """By rows, since those add up exactly: a file made of `gather` files is of a higher level than they are."""
+        """The level by rows, since those add up exactly: a file made of `gather` files has a higher level."""
         level, rows = 0, file.rows
         while rows >= self._gather:
             level, rows = level + 1, rows // self._gather
@@ -171,7 +171,7 @@ ATTEMPT_S = 60.0  # a file of a failed attempt stays this long: a task of it may
 
 
 class Upkeep:
-    """What one background thread does periodically."""
+    """The periodic work of one background thread."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Upkeep:
         self.last_us: int | None = None  # when the last round ended
 
     def run(self, *, busy: Callable[[], bool] = lambda: False, stopping: Callable[[], bool] = lambda: False) -> None:
-        """One round. While `busy`, events come first: only short tasks run."""
+        """One round. While `busy`, events have priority: only short tasks run."""
         self._table.log.tidy()
         while not busy() and not stopping() and self._compaction.run_once(stopping=lambda: busy() or stopping()):
             self._table.log.tidy()

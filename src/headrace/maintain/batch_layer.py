@@ -1,7 +1,7 @@
 """The batch layer of one stream: builds versions from the log, and moves their horizons on, beat by beat.
 
 Every call of `run_once` does one piece of work, chosen from what the store and the disk say. Nothing
-else is remembered that counts, so a process that dies anywhere goes on where it was.
+else is remembered that counts, so a process that dies anywhere continues where it was.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ORDER = ("ready", "serving", "building", "registered", "retired")  # what is wo
 
 @dataclass(frozen=True)
 class Pace:
-    """When horizons move by themselves, and when retired versions go."""
+    """The pace of horizons that move by themselves, and of the removal of retired versions."""
 
     refresh_every_s: float = 3600.0  # of a view that declares no SCHEDULE
     retire_after_s: float = 86400.0
@@ -57,7 +57,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """How much one piece of work is, and which batch tables become one."""
+    """The size of one piece of work, and the rule for batch tables that become one."""
 
     slice_events: int = SLICE_ROWS
     near_events: int = 20_000  # that the speed layer may have to take before a new version serves
@@ -85,7 +85,7 @@ class BatchLayer:
         next_partials: Callable[[Version, int], int | None] = lambda version, commit: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`next_partials` gives the first commit from one on whose partials wait for a version to be whole."""
+        """`next_partials` gives the first commit from one on whose partials wait until a version is complete."""
         self._job = BatchJob(session, logs, stopped=lambda: self.stopping.is_set())
         self._session = session
         self._suspects = suspects
@@ -104,23 +104,23 @@ class BatchLayer:
         self._next_partials = next_partials
         self._end_of = end_of or (lambda stream: table.state.next_commit)
         self._ends: dict[tuple[str, int, str], int] = {}  # where logs were when versions were found built, by stream
-        self._behind: dict[VersionId, int] = {}  # events that versions lacked before they were last brought on
+        self._behind: dict[VersionId, int] = {}  # events that versions lacked before they last advanced
         self._turns: dict[VersionId, int] = {}  # which piece of work was the last on a version
         self._table_audits = TableAudits(store, now)
         self._build_times = BuildTimes()
         self.stopping = threading.Event()
         self.building = False  # now: what can wait, does
         self.audits: Counter[str] = Counter()  # of each view, since the process began
-        self.errors: dict[VersionId, str] = {}  # what keeps the work on a version from going on
+        self.errors: dict[VersionId, str] = {}  # what stops the work on a version
 
     @property
     def rate(self) -> float | None:
-        """Events per second that builds read here; None before one was long enough to tell."""
+        """Events per second that builds read here; None before one was long enough to measure."""
         return self._job.rate
 
     @property
     def beginning_s(self) -> float | None:
-        """What builds took here beside reading events; None before one was done."""
+        """The time that builds took here beside reading events; None before one was done."""
         return self._build_times.beginning_s
 
     def redefine(self, stream: Stream) -> None:
@@ -172,7 +172,7 @@ class BatchLayer:
 
     @contextmanager
     def _noting(self, version: Version) -> Iterator[None]:
-        """What fails is told and retried later; after an edit, or an end of Java, the version is looked at anew."""
+        """Report and retry later what fails; after an edit, or an end of Java, the version is examined again."""
         try:
             yield
             self.errors.pop(version.id, None)
@@ -210,7 +210,7 @@ class BatchLayer:
         return version.base(self._stream.name)
 
     def _is_caught_up(self, version: Version, versions: Sequence[Version]) -> bool:
-        """Whether it stands where the one before it stands; in a stream that this one did not read, or as the first
+        """Return whether it is where the one before it is; in a stream that that one did not read, or as the first
         version, where the log was when it was built.
         """
         before = next((old for old in versions if old.view.name == version.view.name and old.serving), None)
@@ -222,7 +222,7 @@ class BatchLayer:
         return all(base.applied_to >= self._built_at(version, base.stream) for base in unread)
 
     def _built_at(self, version: Version, stream: str) -> int:
-        """Where a stream's log was when a version was first found built."""
+        """The place of a stream's log when a version was first found built."""
         key = (*version.id, stream)
         if key not in self._ends:
             self._ends[key] = self._end_of(stream)
@@ -231,7 +231,7 @@ class BatchLayer:
     # Builds
 
     def _build(self, version: Version) -> None:
-        """Compute the next slice of commits [0, horizon); behind the last one, catch up and make the batch table."""
+        """Compute the next slice of commits [0, horizon); after the last one, catch up and make the batch table."""
         stream, horizon = self._stream.name, self._base(version).horizon
         self._build_times.begin(version.id, lambda: sum(file.rows for file in self._table.files(0, horizon)))
         slices = Slices(self._slices_folder(version), 0, horizon)
@@ -252,7 +252,7 @@ class BatchLayer:
         """One step through the commits since the horizon; whether there were enough of them for one.
 
         The fused lane has the partials of most of them already. The speed layer could take the others, too, but
-        whoever serves would wait for it meanwhile. It takes those that come while this runs: more and more steps are
+        the serving version would wait for it meanwhile. It takes those that arrive while this runs: more steps are
         of no use where they do not become smaller.
         """
         start = self._base(version).applied_to
@@ -359,7 +359,7 @@ class BatchLayer:
         return speed > max(OUTGROWN_ROWS, batch // OUTGROWN_SHARE)
 
     def _beat(self, version: Version) -> None:
-        """One slice of commits [horizon, next_horizon) again from the log; behind the last one, audit and swap."""
+        """One slice of commits [horizon, next_horizon) again from the log; after the last one, audit and swap."""
         if self._base(version).next_horizon is None:
             version = self._store.begin_beat(*version.id, self._stream.name)
         base = self._base(version)
@@ -441,7 +441,7 @@ class BatchLayer:
 
 
 def _to_merge(tables: Sequence[BatchTable], rows: int, sizes: BatchSizes) -> tuple[list[BatchTable], list[BatchTable]]:
-    """Those that stay, and those that a new table of so many rows is merged with.
+    """Split batch tables into those that stay, and those that a new table of so many rows is merged with.
 
     Each one that stays is several times as large as the next, so there are few, and a row is written
     again only a few times: a beat costs in proportion to its own rows, not to those before.

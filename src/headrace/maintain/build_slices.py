@@ -33,7 +33,7 @@ _NAME = re.compile(r"(\d+)-(\d+)")
 class Slices:
     """The slices of commits [from_commit, to_commit) of one version, a folder each.
 
-    A slice is there, whole, if its folder has its name: it is made under another one and renamed.
+    A slice is complete if its folder has its name: it is made under another one and renamed.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class Slices:
         return files
 
     def add(self, from_commit: int, to_commit: int, draft: Path, written: Iterable[str]) -> None:
-        """Make a draft the slice of these commits; it has the files that were written, whatever else lies there."""
+        """Make a draft the slice of these commits; it has the files that were written, whatever else is there."""
         files = map(Path, written)
         content = {path.name: [path.stat().st_size, _checksum(path)] for path in files}
         (draft / CONTENT).write_bytes(orjson.dumps(content))
@@ -86,7 +86,7 @@ class Slices:
         os.rename(self.folder, folder)
 
     def remove(self) -> None:
-        """They are not needed any more."""
+        """Remove the slices, which are not needed any more."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _done(self) -> list[tuple[int, int]]:
@@ -103,7 +103,7 @@ class Slices:
 
 
 def slices_folder(builds: Path, version: Version, stream: str) -> Path:
-    """Where the slices of a version and a stream lie. Those of another definition never lie there, whatever its number.
+    """The folder of the slices of a version and a stream. Each definition has its own, whatever its number.
 
     The first stream's folder is named as before there could be several.
     """
@@ -113,7 +113,7 @@ def slices_folder(builds: Path, version: Version, stream: str) -> Path:
 
 
 def remove_unneeded(builds: Path, versions: Sequence[Version]) -> None:
-    """Remove the slices that no version is being made of. A retired one that comes back computes its own again."""
+    """Remove the slices that no version is being made of. A retired one that returns computes its own again."""
     needed: set[str] = set()
     for version in versions:
         for base in version.bases:
@@ -167,7 +167,7 @@ class BuildTimes:
 
     @property
     def beginning_s(self) -> float | None:
-        """What builds took beside reading events, as on a machine that does nothing else; None before the first."""
+        """The time that builds took without reading events, on a machine that is idle; None before the first."""
         return median(self._beginnings) if self._beginnings else None
 
     def begin(self, version: VersionId, events: Callable[[], int]) -> None:

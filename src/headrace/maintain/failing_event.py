@@ -1,4 +1,4 @@
-"""Which event makes the computation of a view fail: found by computing smaller and smaller parts of its commits."""
+"""Finds the event that makes the computation of a view fail, by computing smaller and smaller parts of its commits."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Fused:
         return {v.id: _cause(v, causes) or own.get(v.id) or pause or self._delay_reason(v) for v in updated}
 
     def _refuse(self, stream: Stream, version: Version) -> str | None:
-        """Why DuckDB shall not compute a version."""
+        """The reason why DuckDB shall not compute a version."""
         reason = refuse_duckdb(stream, version.view)
         if reason is None and (joins := self._joins(version)):
             reason = self._tables.refuse(joins) if self._tables else "only Spark computes joins here"
@@ -215,7 +215,7 @@ class Fused:
     # Maintain
 
     def between_merges(self) -> AbstractContextManager[Any]:
-        """While it is held, versions stay where they are, and so do their partials here."""
+        """Keep versions where they are, and their partials here, until the block ends."""
         return self._merging
 
     def next_commit(self, version: Version, commit: int) -> int | None:
@@ -278,7 +278,7 @@ class Fused:
         return version.base(self._stream)
 
     def _chain_end(self, version: Version, commit: int) -> int:
-        """Where the commits end that follow each other from here on and whose partials are here."""
+        """The end of the commits that follow each other from here on and whose partials are here."""
         end = self._table.state.next_commit
         with self._lock:
             while commit < end and self._has(version, commit):
@@ -320,7 +320,7 @@ class Fused:
 
 
 def _cause(version: Version, causes: Mapping[str, tuple[int, str]]) -> str | None:
-    """Why Spark computes the version's view."""
+    """The reason why Spark computes the version's view."""
     number, reason = causes.get(version.view.name, (version.number, None))
     return reason if number == version.number else f"version {number} of the view needs Spark: {reason}"
 

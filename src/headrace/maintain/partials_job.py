@@ -37,7 +37,7 @@ OUR_COLUMNS = (COMMIT, ARRIVED, NEWEST)
 
 
 def columns_for(views: Iterable[View]) -> tuple[str, ...]:
-    """Those of ours that the partials of these views are made of: positions only where they order or choose rows."""
+    """Our columns that the partials of these views are made of: positions only where they order or choose rows."""
     views = tuple(views)
     ordered = any(column.aggregate.ordered for view in views for column in view.columns)
     by_position = any(view.relation is not None and view.relation.by_position for view in views)
@@ -64,7 +64,7 @@ def read_events(
 
 
 def damage_of(storage: Storage, files: Sequence[LakeFile]) -> str | None:
-    """What is wrong with files that are about to be read: a number made of them would be wrong."""
+    """Describe the damage of files that are about to be read: a number made of them would be wrong."""
     damage = next(iter(check_files(storage, files) or check_footers(storage, files)), None)
     return f"lake file {damage}" if damage else None
 
@@ -139,7 +139,7 @@ def view_rows(
 
 
 def settled_when(stream: Stream, view: View, patience_ms: int) -> str:
-    """SQL for whether the pane of an event, or of a row made of it, was settled when it came: it is a correction.
+    """SQL for whether the pane of an event, or of a row made of it, was settled when it arrived: it is a correction.
 
     By the time of the stream: what rows with an event time of their own had settled at each commit is not recorded.
     """
@@ -157,7 +157,7 @@ def _pane(stream: Stream, view: View) -> tuple[str, str | None]:
 
 
 def analyse(spark: SparkSession, stream: Stream, view: View) -> str | None:
-    """Why Spark cannot run a view, in one sentence; None if it can, or if Java ended meanwhile. Runs no job."""
+    """The reason why Spark cannot run a view, a sentence; None if it can, or if Java ended meanwhile. Runs no job."""
     try:
         events = spark.createDataFrame([], event_columns(stream, columns_for([view])))
         with TableLogs().opened(spark, stream.name) as joins:

@@ -1,4 +1,4 @@
-"""The speed layer of one stream, by Spark: brings versions up to the lake, some commits at a time.
+"""The speed layer of one stream, by Spark: advances versions to the lake, some commits at a time.
 
 It takes those that the fused lane does not: see `fused.py`.
 """
@@ -36,7 +36,7 @@ from headrace.timing import Timing
 
 POOL = "maintain"
 MOST_ROWS = 2_000_000  # of events in one step
-LAGGING_ROWS = 200_000  # … of versions that are behind others, which wait while it is taken
+LAGGING_ROWS = 200_000  # … of versions that lag behind others, which wait meanwhile
 RETRY_S = 30.0  # a stalled version is tried again after this time
 LATE_RETRY_S = 600.0  # … one whose Python code hangs: until it is interrupted, it takes a core
 JOBS = 4  # views computed at a time
@@ -52,7 +52,7 @@ class _Computed:
 
 @dataclass(frozen=True)
 class _Group:
-    """Versions that go on together."""
+    """Versions that advance together."""
 
     versions: list[Version]
     end: int  # the commit that they go up to at most
@@ -60,7 +60,7 @@ class _Group:
 
 
 def retry_after_s(error: str) -> float:
-    """How long a version that failed waits before it is tried again."""
+    """The time before a version that failed is tried again."""
     return LATE_RETRY_S if LATE in error else RETRY_S
 
 
@@ -100,12 +100,12 @@ class Speed:
         self._jobs = ThreadPoolExecutor(JOBS, thread_name_prefix=f"maintain {stream.name}")
         self._runs = 0
         self._stepping = threading.Lock()  # held by a step: its definition is one, and nobody edits its versions
-        self._entering = threading.Lock()  # held by whoever waits for it, so that the next step comes behind them
+        self._entering = threading.Lock()  # held by threads that wait for `_turn`, so that the next step follows them
         self.stopping = threading.Event()
         self.step_times = Timing()
 
     def run_once(self) -> bool:
-        """Bring each group of versions one step on, the most advanced first; whether there was one to bring on."""
+        """Advance each group of versions by one step, the most advanced first; return whether there was one."""
         progressed = False
         for group in self._groups():
             if self.stopping.is_set():
@@ -122,7 +122,7 @@ class Speed:
 
     @contextmanager
     def between_steps(self, most_s: float = -1) -> Iterator[None]:
-        """No step runs meanwhile. One that takes longer than so many seconds is not waited for."""
+        """Run the block while no step runs. A step that takes longer than so many seconds is not waited for."""
         with self._entering:
             entered = self._stepping.acquire(timeout=most_s)
         try:
@@ -137,7 +137,7 @@ class Speed:
         self._jobs.shutdown(wait=False, cancel_futures=True)
 
     def _groups(self) -> list[_Group]:
-        """Versions that stand at the same commit, and behind the lake, go on together, by so many events at most.
+        """Versions at the same commit, before the end of the lake, advance together, by so many events at most.
 
         Suspects come last, each alone.
         """

@@ -16,7 +16,7 @@ from headrace.store.version import VersionId
 def next_step(
     stream: str, table: LakeTable, from_commit: int, most_rows: int, now: float, end: int | None = None
 ) -> Step:
-    """As many of the commits from here on, up to `end` or the end of the log, as fit."""
+    """Combine as many of the commits from here on, up to `end` or the end of the log, as fit."""
     end = table.state.next_commit if end is None else end
     to_commit = step_end(table.files(from_commit, end), from_commit, end, most_rows)
     return make_step(stream, table, from_commit, to_commit, now)
@@ -31,7 +31,7 @@ def make_step(stream: str, table: LakeTable, from_commit: int, to_commit: int, n
 
 
 def step_end(files: Sequence[LakeFile], from_commit: int, to_commit: int, most_rows: int) -> int:
-    """Where a step from here ends: behind as many commits as fit, at least one.
+    """The end of a step from here: behind as many commits as fit, at least one.
 
     A file of several commits is taken to hold equally many rows of each, so a step can end inside of it.
     """

@@ -41,7 +41,7 @@ log = structlog.get_logger("headrace.suspects")
 
 
 class Suspects:
-    """Of one stream. Searches run one at a time in a thread of their own; `wake` is called when one has ended."""
+    """The suspects of one stream. Searches run one at a time in a separate thread; `wake` is called after each."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Suspects:
         self.stopping = threading.Event()
 
     def __contains__(self, version: Version) -> bool:
-        """Whether a version is to be computed alone."""
+        """Return whether a version has to be computed alone."""
         return self._ends[version.id] > 0
 
     def java_ended(self, spark: SparkSession, stream: Stream, version: Version, commits: tuple[int, int]) -> None:
@@ -90,13 +90,13 @@ class Suspects:
         self._search(partial(self._try, stream, version, commits))
 
     def computed(self, version: Version) -> None:
-        """It was computed without harm."""
+        """Note that the version was computed successfully."""
         if self._ends[version.id]:
             del self._ends[version.id]
         self._sentences.pop(version.id, None)
 
     def failed(self, stream: Stream, version: Version, commits: tuple[int, int], error: str) -> str:
-        """What to say of an error: it names the event that causes it as soon as that is known."""
+        """Describe an error: it names the event that causes it as soon as that is known."""
         start, sentence = self._sentences.get(version.id, (-1, error))
         if start != commits[0]:
             sentence = error
@@ -193,7 +193,7 @@ def _blame(culprit: Culprit | None, stream: Stream, commits: tuple[int, int], er
 
 
 def describe_failure(view: View, error: BaseException) -> str:
-    """Why a view cannot be computed. A Python worker that ended says nothing, so the code that it ran is named."""
+    """The reason why a view cannot be computed; of a Python worker that ended, the code that it ran."""
     names = code_names(view) if worker_ended(error) else []
     if not names:
         return one_line(error)

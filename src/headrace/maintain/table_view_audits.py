@@ -1,6 +1,6 @@
 """Audits of views over tables: now and then each is computed again from the rows of its table and compared.
 
-Such a view is kept by adding and subtracting the rows that a commit changes, by one path. Here the whole is
+Such a view is maintained by adding and subtracting the rows that a commit changes, by one path. Here all of it is
 computed at once, by another one.
 """
 
@@ -36,7 +36,7 @@ class TableAudits:
         self._last: dict[VersionId, _Last] = {}
 
     def is_due(self, version: Version, every_s: float) -> bool:
-        """Whether a version has changed since its last audit, and that was long enough ago."""
+        """Return whether a version has changed since its last audit, and that was long enough ago."""
         if version.alarm or version.stalled:
             return False  # drift is kept for somebody to look at
         last = self._last_of(version)
@@ -54,7 +54,7 @@ class TableAudits:
         return self._last[version.id]
 
     def run(self, version: Version, folder: Path, stopping: Callable[[], bool]) -> Audit:
-        """Compare a version, and record what came of it. The folder is there afterwards only if there is drift."""
+        """Compare a version, and record the result. The folder is there afterwards only if there is drift."""
         began, at_s = time.monotonic(), self._now()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

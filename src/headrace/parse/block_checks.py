@@ -23,7 +23,7 @@ _OTHERS = bytes(byte for byte in range(256) if byte not in b',"[]{}')
 
 
 def beyond_limits(frames: Frames) -> bool:
-    """Whether one of the frames exceeds a limit."""
+    """Return whether one of the frames exceeds a limit."""
     lengths = frames.ends - frames.starts
     if not (lengths > DEEPEST).any():
         return False
@@ -34,7 +34,7 @@ def beyond_limits(frames: Frames) -> bool:
 
 
 def is_small(event: bytes) -> bool:
-    """Whether an event is certainly within the limits, by a quick count that includes its strings."""
+    """Return whether an event is certainly within the limits, by a quick count that includes its strings."""
     opens = event.count(b"{") + event.count(b"[")
     return opens <= DEEPEST and (len(event) <= MOST_VALUES or opens + event.count(b",") <= MOST_VALUES)
 
@@ -48,7 +48,7 @@ def over_limit(event: bytes) -> str | None:
 
 
 def _measure(event: bytes) -> tuple[int, int]:
-    """How deep an event is, and how many commas and opening brackets it has outside of strings; 0 if they are few."""
+    """The depth of an event, and the commas and opening brackets outside of its strings; 0 if they are few."""
     if b"\\" in event:
         event = event.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = event.translate(None, _OTHERS)
@@ -79,13 +79,13 @@ _UTF8 = (
 
 
 def is_utf8(block: npt.NDArray[np.uint8]) -> bool:
-    """Whether the bytes are UTF-8."""
+    """Return whether the bytes are UTF-8."""
     offsets = pa.py_buffer(np.array([0, len(block)], dtype=np.int32))
     return are_all_utf8(pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(block)]))
 
 
 def are_all_utf8(texts: pa.Array) -> bool:
-    """Whether each value of a column of strings is UTF-8."""
+    """Return whether each value of a column of strings is UTF-8."""
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
@@ -94,7 +94,7 @@ def are_all_utf8(texts: pa.Array) -> bool:
 
 
 def are_utf8(values: pa.Array) -> Mask:
-    """Which values of a binary column are UTF-8."""
+    """Mark the values of a binary column that are UTF-8."""
     mask: Mask = pc.match_substring_regex(values, _UTF8).to_numpy(zero_copy_only=False)
     return mask
 

@@ -94,7 +94,7 @@ def _is_map(field: Field) -> bool:
 
 
 def _is_able(field: Field) -> bool:
-    """Whether the columnar reader can read the field: MAPs only outermost, without DECIMALs in them."""
+    """Return whether the columnar reader can read the field: MAPs only outermost, without DECIMALs in them."""
     of = field.type
     if of.name != "MAP":
         return not _has_map(of)
@@ -136,7 +136,7 @@ def _leaves(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
 
 
 def _has_dates_only(of: pa.Field, column: pa.ChunkedArray) -> bool:
-    """Whether the texts for DATEs have the length of one; the cast checks the rest."""
+    """Return whether the texts for DATEs have the length of one; the cast checks the rest."""
     return all(
         pc.all(pc.equal(pc.binary_length(leaf), _DATE_LENGTH)).as_py() is not False
         for leaf, type_ in zip(_leaves(column), _leaf_types(of.type) * column.num_chunks, strict=True)
@@ -208,7 +208,7 @@ class Maps:
 
 
 def _has_twice(keys: pa.Array) -> bool:
-    """Whether an object has a key twice."""
+    """Return whether an object has a key twice."""
     dictionary = keys.flatten().dictionary_encode()
     pairs = pc.list_parent_indices(keys).to_numpy().astype(np.int64) * max(len(dictionary.dictionary), 1)
     pairs += dictionary.indices.to_numpy()

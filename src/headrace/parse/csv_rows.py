@@ -22,7 +22,7 @@ _NESTED = ("ARRAY", "STRUCT", "MAP")
 
 
 def cell_converter(type_: str) -> Callable[[Text], Text]:
-    """From the text of cells to JSON, for a field of this type."""
+    """The converter from the text of cells to JSON, for a field of this type."""
     if type_.startswith(_NUMERIC):
         return lambda cells: _bare(_without_empty(cells), _NUMBER)
     if type_ == "BOOLEAN":
@@ -33,13 +33,13 @@ def cell_converter(type_: str) -> Callable[[Text], Text]:
 
 
 def _without_empty(cells: Text) -> Text:
-    """Only a string can be empty: "" in quotes is NULL for other types too."""
+    """Replace empty cells by NULL, as only a string can be empty: "" in quotes is NULL for other types too."""
     empty = pc.equal(pc.binary_length(cells), 0)
     return pc.if_else(empty, pa.scalar(None, cells.type), cells) if pc.any(empty).as_py() else cells
 
 
 def _bare(cells: Text, pattern: str, *, lower: bool = False) -> Text:
-    """Unchanged if they match the pattern; else as a string, which the parser refuses with a reason."""
+    """The cells unchanged if they match the pattern; else as strings, which the parser refuses with a reason."""
     fits = pc.match_substring_regex(cells, pattern)
     if pc.all(fits).as_py() is False:
         cells = pc.ascii_trim_whitespace(cells)
@@ -90,7 +90,7 @@ class RowReader:
 
     @staticmethod
     def _are_plain(lines: pa.Array) -> bool:
-        """Whether no row has a quote or a line break: then the cells are what is between the commas."""
+        """Return whether no row has a quote or a line break: then the cells are what is between the commas."""
         return lines.null_count == 0 and not pc.any(pc.match_substring_regex(lines, '["\r\n]')).as_py()
 
     def _split_plain(self, lines: pa.Array) -> list[pa.Array] | None:

@@ -1,4 +1,4 @@
-"""From frames to typed columns, with a verdict per event. The same parser serves HTTP and append."""
+"""Parses frames into typed columns, with a verdict per event. The same parser serves HTTP and append."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.parse.tombstones import has_deletes
 from headrace.types import STRING
 
 LONGEST_SQL = 100  # characters of an expression in a reason
-FUTURE_US = 24 * 3600 * 1_000_000  # an event time this much later than the arrival comes from a wrong clock
+FUTURE_US = 24 * 3600 * 1_000_000  # an event time this much later than the arrival is of a wrong clock
 _BEYOND_ASCII = 0x80
 
 
@@ -122,13 +122,13 @@ class Parser:
 
 
 def _is_key(stream: Stream, field: Field) -> bool:
-    """Whether a field is a declared key: of a table, of a record of Kafka, or of events that count once."""
+    """Return whether a field is a declared key: of a table, of a record of Kafka, or of events that count once."""
     of_table = has_deletes(stream) and not field.nullable
     return of_table or field.record == KEY or (stream.unique is not None and field.name in stream.unique.columns)
 
 
 def _absent(what: str, field: Field) -> str:
-    """Why there is no value: the event has none, or the expression is NULL for the event."""
+    """The reason why there is no value: the event has none, or the expression is NULL for the event."""
     if field.computed is None:
         return f"{what} is missing or null"
     sql = field.computed.sql

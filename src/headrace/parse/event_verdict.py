@@ -32,7 +32,7 @@ _EXACT = Context(prec=80)  # Python's own has 28 digits, a DECIMAL up to 38
 
 
 class Refused(ValueError):
-    """Why an event cannot be read."""
+    """The reason why an event cannot be read."""
 
 
 class _Object(dict[str, Any]):
@@ -76,7 +76,7 @@ class SecondParser:
         self._looks = [(steps, label, of, look(of), reader) for steps, label, of, reader in self._fields]
 
     def judge(self, frame: bytes) -> str | None:
-        """Why the event is refused; None if it is good."""
+        """The reason why the event is refused; None if it is good."""
         try:
             event = read_fast(frame)
             if event is None:
@@ -114,7 +114,7 @@ class SecondParser:
 
 
 def _walk(event: Any, steps: Steps, label: str = "") -> Any:
-    """What is there in the event; None if it has nothing there, also where a step meets no object or array."""
+    """The value at a path of the event; None if there is nothing, also where a step meets no object or array."""
     value = event
     for step in steps:
         if isinstance(step, str):

@@ -37,12 +37,12 @@ def read_fast(frame: bytes) -> dict[str, Any] | None:
 
 
 def names_twice(frame: bytes, event: dict[str, Any]) -> bool:
-    """Whether a name occurs twice in an object of an event: then its text has more quotes than the value."""
+    """Return whether a name occurs twice in an object of an event: then its text has more quotes than the value."""
     return _quotes(frame) != _quotes(orjson.dumps(event))
 
 
 def _quotes(frame: bytes) -> int:
-    """How many quotes begin or end a string."""
+    """The number of quotes that begin or end a string."""
     quotes = frame.count(b'"')
     return quotes if b"\\" not in frame else quotes - frame.replace(b"\\\\", b"").count(b'\\"')
 

@@ -1,4 +1,4 @@
-"""Where each event begins and ends in a buffer of bytes: by offset, never by splitting."""
+"""Finds the beginning and the end of each event in a buffer of bytes: by offset, never by splitting."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Frames:
         return cut(pa.binary(), self.data, self.starts, self.ends)
 
     def texts(self) -> pa.Array:
-        """The same as strings, which are not checked."""
+        """The frames as strings, which are not checked."""
         return cut(pa.string(), self.data, self.starts, self.ends)
 
     def take(self, keep: npt.NDArray[np.bool_]) -> Frames:
@@ -169,7 +169,7 @@ def as_lines(frames: Frames, stream_format: str = JSON) -> bytes:
 
 @cache
 def _one_of(characters: bytes) -> npt.NDArray[np.bool_]:
-    """Of each byte, whether it is one of these."""
+    """Mark the bytes that are one of these."""
     are = np.zeros(256, dtype=bool)
     are[list(characters)] = True
     return are
@@ -185,7 +185,7 @@ def _trim(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, *, keep_e
 
 
 def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, characters: bytes) -> Offsets:
-    """Each start moved after the bytes that are `characters`; the same array if none moves."""
+    """Move each start after the bytes that are `characters`; the same array if none moves."""
     at = np.flatnonzero(data[starts] <= BLANK)
     if not len(at):
         return starts
@@ -203,7 +203,7 @@ def _cut_front(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, char
 
 
 def _cut_back(data: npt.NDArray[np.uint8], starts: Offsets, ends: Offsets, characters: bytes) -> Offsets:
-    """Each end moved before the bytes that are `characters`; the same array if none moves."""
+    """Move each end before the bytes that are `characters`; the same array if none moves."""
     at = np.flatnonzero(data[ends - 1] <= BLANK)
     if not len(at):
         return ends

@@ -33,7 +33,7 @@ def read_timestamp(text: str) -> datetime | None:
 
 
 def is_plain_timestamp(text: str) -> bool:
-    """Whether a text is a time that is in the years 1 to 9999 in every time zone."""
+    """Return whether a text is a time that is in the years 1 to 9999 in every time zone."""
     if not TIMESTAMP_FORM.fullmatch(text):
         return False
     try:

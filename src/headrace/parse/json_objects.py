@@ -79,7 +79,7 @@ class ObjectReader:
         return _concatenate(parts)
 
     def _are_bad(self, frames: Frames) -> bool:
-        """Whether most events are bad, estimated from a few of them."""
+        """Return whether most events are bad, estimated from a few of them."""
         probe = range(0, len(frames), -(-len(frames) // PROBE))
         bad = sum(self._second.judge(frames[index]) is not None for index in probe)
         self._were_bad = 2 * bad > len(probe)

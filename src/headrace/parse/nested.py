@@ -27,7 +27,7 @@ class Pass:
 
 
 def plan_passes(fields: Sequence[tuple[Steps, pa.Field]]) -> list[Pass]:
-    """As few passes as possible: in one, a part of an event has one type, which two fields may not agree on."""
+    """Plan as few passes as possible: in one, a part of an event has one type, which two fields may not agree on."""
     trees: list[tuple[_Tree, list[tuple[str, Steps]]]] = [({}, [])]
     for steps, field in fields:
         tree, inside = next((each for each in trees if _add(each[0], steps, field.type, dry=True)), ({}, []))

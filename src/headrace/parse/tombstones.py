@@ -26,7 +26,7 @@ _MISSING = object()
 
 
 def has_deletes(stream: Stream) -> bool:
-    """Whether the events of a stream are the changes of a table."""
+    """Return whether the events of a stream are the changes of a table."""
     return stream.relation is None and any(field.name == DELETED for field in stream.fields)
 
 

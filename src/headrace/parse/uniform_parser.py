@@ -23,7 +23,7 @@ from headrace.types import STRING, arrow_type
 
 Bytes = npt.NDArray[np.uint8]
 PROBE = 8  # frames whose shapes are compared
-LEAST_SHARE = 0.7  # of the events must have the shape and good values: to read others apart takes time, too
+LEAST_SHARE = 0.7  # of the events must have the shape and good values: to read the others separately takes time, too
 MOST_MEMBERS = 500
 _MOST_BYTES = 1 << 31  # of Arrow's offsets
 _MEMBER = re.compile(rb' *"([^"\\\x00-\x1f]*)" *: *(?:"([^"\\]*)"|([^ ",:{}\[\]]+)) *(,|\}\Z)')
@@ -43,9 +43,9 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What events have in common: all of their bytes except those of the values.
+    """The common part of events: all of their bytes except those of the values.
 
-    The mark is what the names after the first begin with: a quote and the byte before it. It tells where values end.
+    The mark is what the names after the first begin with: a quote and the byte before it. It shows where values end.
     """
 
     members: tuple[_Member, ...]
@@ -143,7 +143,7 @@ def _shape_of(event: bytes) -> _Shape | None:
 
 
 def _find(block: Bytes, frames: Frames, shape: _Shape) -> tuple[list[Frames], Mask]:
-    """Where the value of each member is, in the events that have the shape, and which ones these are."""
+    """Find the value of each member, in the events that have the shape, and mark these events."""
     starts, ends = frames.starts - frames.starts[0], frames.ends - frames.starts[0]
     marks, fits = _find_marks(block, starts, ends, shape)
     values: list[Frames] = []
@@ -161,7 +161,7 @@ def _find(block: Bytes, frames: Frames, shape: _Shape) -> tuple[list[Frames], Ma
 
 
 def _find_marks(block: Bytes, starts: Offsets, ends: Offsets, shape: _Shape) -> tuple[Offsets, Mask]:
-    """Where the marks of each event are, in columns, and which events have as many as the shape."""
+    """Find the marks of each event, in columns, and the events that have as many as the shape."""
     count = sum(text.count(shape.mark) for text in shape.texts())
     # The first bytes of the marks, if there are no others: the texts are compared anyway.
     marks = np.flatnonzero(block[:-1] == shape.mark[0])
@@ -178,7 +178,7 @@ def _find_marks(block: Bytes, starts: Offsets, ends: Offsets, shape: _Shape) -> 
 
 
 def _has(block: Bytes, at: Offsets, text: bytes) -> Mask:
-    """Which events have this text there; of those where it would be outside of the block, the result is undefined."""
+    """Mark the events that have this text there; where it would be outside of the block, the result is undefined."""
     length = len(text)
     windows = np.ndarray(len(block) - length + 1, dtype=f"V{length}", buffer=block, strides=(1,))
     try:

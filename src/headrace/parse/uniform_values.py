@@ -128,7 +128,7 @@ def _only(texts: pa.Array, keep: pa.Array) -> pa.Array:
 
 
 def _matching(texts: pa.Array, pattern: str) -> Mask | None:
-    """Which texts match or are NULL; None if all do."""
+    """Mark the texts that match or are NULL; None if all do."""
     matching = pc.match_substring_regex(texts, pattern)
     if pc.all(matching).as_py() is not False:
         return None
@@ -143,7 +143,7 @@ def _decimal(of: Type) -> str:
 
 
 def _good_strings(texts: pa.Array) -> Mask | None:
-    """Which texts are what a JSON string without escapes has between its quotes; None if all are."""
+    """Mark the texts that a JSON string without escapes may have between its quotes; None if all are good."""
     _, offsets, data = texts.buffers()
     content = np.frombuffer(memoryview(data) if data is not None else b"", dtype=np.uint8)
     if not len(content):

@@ -1,1 +1,1 @@
-"""What an edit would change, its cost, and the cheapest way to do it. No Spark, no I/O."""
+"""The effect of an edit, its cost, and the cheapest way to do it. No Spark, no I/O."""

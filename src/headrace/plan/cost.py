@@ -1,4 +1,4 @@
-"""What an edit takes: the way to the rows of its view, and of a build, how many events it reads and about how long."""
+"""The cost of an edit: the way to the rows of its view, and, of a build, how many events it reads for how long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ How = Literal["free", "build", "refused"]
 
 @dataclass(frozen=True)
 class Way:
-    """How a view comes by the rows of a new form.
+    """A way by which a view gets the rows of a new form.
 
     `stop` the build of another form, since what serves is of this one; `adopt` the rows of a version; `revive` a
     retired version that was of this form; or `build` it from the log.
@@ -38,7 +38,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Size:
-    """How much a stream's log holds."""
+    """The size of a stream's log."""
 
     events: int
     bytes: int
@@ -46,7 +46,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Cost(Shown):
-    """What one build reads. `measured` says whether builds of this workspace gave the speed, or our default did."""
+    """The cost of one build. `measured` says whether builds of this workspace gave the speed, or our default did."""
 
     events: int
     bytes: int
@@ -61,7 +61,7 @@ class Cost(Shown):
 
 @dataclass(frozen=True)
 class ServerLoad:
-    """What else runs: how many times as long a build takes beside it, and, if that is much, in words."""
+    """The other work of the server: how many times as long a build takes beside it, and, if that is much, in words."""
 
     slowdown: float = 1.0
     busy: str | None = None
@@ -82,10 +82,10 @@ def load_now(other_builds: int = 0) -> ServerLoad:
 
 @dataclass(frozen=True)
 class Costs:
-    """What is known from outside: `size_of` a stream's log, if that can be told, and how fast builds went here.
+    """Facts from outside: `size_of` a stream's log, if it is known, and the speed of builds here.
 
     `beginning_s` is what a build took here beside reading events, on a machine that does nothing else. `way_of` says
-    how a view, with a patience, comes by its rows, given the versions that there are.
+    how a view, with a patience, gets its rows, given the versions that there are.
     """
 
     size_of: Callable[[str], Size | None]
@@ -112,7 +112,7 @@ UNKNOWN = Costs(lambda stream: None)
 
 
 def sum_up(costs: list[Cost]) -> Cost:
-    """What several builds cost, one after the other."""
+    """The cost of several builds, one after the other."""
     return Cost(
         sum(cost.events for cost in costs),
         sum(cost.bytes for cost in costs),
@@ -123,10 +123,10 @@ def sum_up(costs: list[Cost]) -> Cost:
 
 
 def lake_size(table: LakeTable) -> Size:
-    """What a lake holds now."""
+    """The current size of a lake."""
     return Size(table.rows(), sum(file.size for file in table.files(0, table.state.next_commit)))
 
 
 def unread_size(folder: Path) -> Size | None:
-    """Of a stream that does not run: nothing, unless an earlier one of its name has left a log. That is not opened."""
+    """The size of a stream that does not run: nothing, unless an earlier one of its name left a log."""
     return None if folder.exists() else Size(0, 0)

@@ -101,7 +101,7 @@ def _streams(running: Catalog, target: Catalog) -> Iterator[PlannedChange]:
 
 
 def _changed_relation(before: Stream, after: Stream) -> PlannedChange:
-    """Of a derived stream: its readers hold how its events are made, so that these change, too, where it matters."""
+    """The change of a derived stream: its readers contain how its events are made, and change too where it matters."""
     if before.relation is None or after.relation is None:
         kinds = ["events of its own" if each.relation is None else _MADE_OF_OTHERS for each in (before, after)]
         reason = "the log holds events of a stream with this name; give the new stream another name"
@@ -166,7 +166,7 @@ def _loosened(before: Stream, after: Stream) -> Iterator[tuple[Field, Field]]:
 
 
 def _field_changes(before: Stream, after: Stream) -> Iterator[str]:
-    """What cannot be done to a log that exists."""
+    """Changes that a log that exists does not allow."""
     old = {field.name: field for field in before.fields}
     new = {field.name: field for field in after.fields}
     for name, field in new.items():
@@ -199,7 +199,7 @@ def _changed_view(
 
 
 def _lane_hint(target: Catalog, view: View) -> str | None:
-    """That the fused lane cannot update a view."""
+    """The hint that the fused lane cannot update a view."""
     if view.over is not None:
         return None
     reasons = (refuse_duckdb(target.streams[stream], view) for stream in view.streams)
@@ -208,7 +208,7 @@ def _lane_hint(target: Catalog, view: View) -> str | None:
 
 
 def _time_hint(relation: Relation | None) -> str | None:
-    """That a join as of the time of an event meets no row that arrived after that time."""
+    """The hint that a join as of the time of an event meets no row that arrived after that time."""
     joins = (join for branch in relation.branches for join in branch.joins) if relation else ()
     table = next((join.table for join in joins if join.as_of is not None and join.log.event_time is None), None)
     return table and (
@@ -230,7 +230,7 @@ def _with_decimal_hint(target: Catalog, change: PlannedChange) -> PlannedChange:
 
 
 def _way(view: View, edit: Edit, target: Catalog, costs: Costs) -> Way:
-    """By the versions that there are; else by what the edit itself says."""
+    """The way by the versions that there are; else by what the edit itself says."""
     known = costs.way_of(view, target.patience_ms(view)) if costs.way_of else None
     return known or Way("adopt" if edit.free else "build")
 
@@ -242,7 +242,7 @@ def _edited(view: View, edit: Edit, way: Way, costs: Costs) -> PlannedChange:
 
 
 def free_reason(way: Way) -> str:
-    """What is done instead of a build."""
+    """Describe what is done instead of a build."""
     if way.kind == "stop":
         return f"free: the serving version has this definition; the build of version {way.number} is cancelled"
     if way.kind == "revive":

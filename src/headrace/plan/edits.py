@@ -38,12 +38,12 @@ class Edit:
 
     @property
     def free(self) -> bool:
-        """Whether the rows of the one are rows of the other: no event is read again."""
+        """Return whether the rows of the one are rows of the other: no event is read again."""
         return all(difference.how == "free" for difference in self.differences)
 
     @property
     def how(self) -> How:
-        """The cost of the whole edit: a build if any change needs one."""
+        """The cost of the edit: a build if any change needs one."""
         return "free" if self.free else "build"
 
     @property
@@ -63,14 +63,14 @@ Patience = Mapping[str, int]  # in ms, by stream
 
 
 def classify(before: View, after: View, patience_ms: tuple[Patience, Patience] = ({}, {})) -> Edit:
-    """What differs; `patience_ms` is that of the streams, before and after."""
+    """Classify the differences; `patience_ms` is that of the streams, before and after."""
     tables = holds_rows_of_table(before) and holds_rows_of_table(after)
     shaped = tuple(_table(before, after)) if tables else (*_columns(before, after), *_shape(before, after))
     return Edit((*_grouping(before, after), *shaped, *_promises(before, after, patience_ms)))
 
 
 def _grouping(before: View, after: View) -> Iterator[Difference]:
-    """What decides which events are in which row."""
+    """The parts of a view that decide which events are in which row."""
     if before.streams != after.streams:
         yield Difference(f"stream: {', '.join(before.streams)} → {', '.join(after.streams)}", "build")
     if before.over != after.over:
@@ -93,12 +93,12 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
 
 
 def _logs(relation: Relation | None) -> dict[str, TableLog]:
-    """Where the changes of each table are that rows are joined to, and how they are made."""
+    """The logs of the tables that rows are joined to: where their changes are, and how they are made."""
     return {join.table: join.log for branch in (relation.branches if relation else ()) for join in branch.joins}
 
 
 def _relations(before: View, after: View) -> Iterator[Difference]:
-    """How the rows are made of events: in one line for each base stream whose rows differ."""
+    """Describe how the rows are made of events: in one line for each base stream whose rows differ."""
     of_before, of_after = (view.relation.without_patience() if view.relation else None for view in (before, after))
     if of_before == of_after:
         return
@@ -152,7 +152,7 @@ def _table(before: View, after: View) -> Iterator[Difference]:
 
 
 def _shape(before: View, after: View) -> Iterator[Difference]:
-    """What the default question makes of the rows."""
+    """Describe what the default question makes of the rows."""
     old, new = before.shape or Shape(), after.shape or Shape()
     if old.having != new.having:
         missing = _missing(before, after, [new.having] if new.having else [])
@@ -216,7 +216,7 @@ def _needs(missing: Sequence[Aggregate], text: str) -> Difference:
 
 
 def _promises(before: View, after: View, patience_ms: tuple[Patience, Patience]) -> Iterator[Difference]:
-    """What decides when something is done with rows, not what is in them."""
+    """Settings that decide when something is done with rows, not what is in them."""
     old, new = patience_ms
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
@@ -290,12 +290,12 @@ def describe_keys(view: View) -> str:
 
 
 def describe_schedule(view: View) -> str:
-    """How often it is refreshed."""
+    """Describe how often a view is refreshed."""
     return f"every {format_duration(view.schedule_ms)}" if view.schedule_ms else "none"
 
 
 def choose_way(versions: Sequence[Version], view: View, patience_ms: Patience) -> Way | None:
-    """How to get the rows of a wanted view; None if its version exists or is being made."""
+    """Choose how to get the rows of a wanted view; None if its version exists or is being made."""
     own = [version for version in versions if version.view.name == view.name]
     serving = next((version for version in own if version.serving), None)
     coming = next((version for version in own if version.live and not version.serving), None)
@@ -315,5 +315,5 @@ def choose_way(versions: Sequence[Version], view: View, patience_ms: Patience) -
 
 
 def can_return(version: Version) -> bool:
-    """Whether it is retired and still has its rows."""
+    """Return whether it is retired and still has its rows."""
     return version.state == "retired" and version.whole

@@ -19,13 +19,13 @@ _STARTS = "scan.startup."
 
 
 def describe_source(source: Source) -> Iterator[str]:
-    """Where events come from, a line each, without secrets."""
+    """Describe where events come from, a line each, without secrets."""
     yield f"source: {source.connector}"
     yield from (f"source option: {name} = {shown(name, value)}" for name, value in source.options)
 
 
 def refused_source_changes(before: Source | None, after: Source | None) -> list[str]:
-    """What would make the offsets of the log those of other events."""
+    """Changes that would make the offsets of the log those of other events."""
     if before is None or after is None:
         return [] if before == after else [f"source: {_name(before)} → {_name(after)}"]
     if before.connector != after.connector:
@@ -42,7 +42,7 @@ def refused_source_changes(before: Source | None, after: Source | None) -> list[
 
 
 def free_source_changes(before: Source | None, after: Source | None) -> list[str]:
-    """How a source is reached or followed otherwise: servers, security, further topics."""
+    """Changes of how a source is reached or followed: servers, security, further topics."""
     if before is None or after is None or before.connector != after.connector:
         return []
     refused = refused_source_changes(before, after)
@@ -191,7 +191,7 @@ def outgoing_drops(running: Catalog, target: Catalog) -> Iterator[PlannedChange]
 
 
 def goes_on(before: Sink, after: Sink) -> bool:
-    """Whether a changed sink may go on from its place: the rows that it has sent are those that it would send."""
+    """Return whether a changed sink may continue from its place: it would have sent the same rows."""
     if (before.source, before.connector, before.where, before.mode, before.on_close, before.corrections) != (
         after.source, after.connector, after.where, after.mode, after.on_close, after.corrections,
     ):  # fmt: skip

@@ -57,12 +57,12 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to change."""
+        """Return whether there is nothing to change."""
         return not self.changes
 
     @property
     def only_creates(self) -> bool:
-        """Whether the plan only creates."""
+        """Return whether the plan only creates."""
         return all(change.kind == "create" for change in self.changes)
 
     @property
@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def reading(self) -> tuple[PlannedChange, ...]:
-        """Those of them that have events to read, as far as that is known."""
+        """The changes that have events to read, as far as that is known."""
         return tuple(change for change in self.builds if change.cost is None or change.cost.events)
 
     def as_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from headrace.store.version import Version
 
 @dataclass(frozen=True)
 class Rollback:
-    """From the version that serves to an earlier one, as a step of a plan."""
+    """The way from the version that serves to an earlier one, as a step of a plan."""
 
     serving: int
     to: Version
@@ -26,14 +26,14 @@ class Rollback:
 
     @property
     def step(self) -> RollbackStep:
-        """What people are told of it."""
+        """The step that people are shown."""
         return RollbackStep(self.serving, self.to.number, self.change)
 
 
 def plan_rollback(
     versions: Sequence[Version], catalog: Catalog, view: str, number: int | None, costs: Costs
 ) -> Rollback:
-    """What going back would be; raises if there is nothing to go back to."""
+    """Describe the way back; raises if there is nothing to go back to."""
     own = [version for version in versions if version.view.name == view]
     serving = next((version for version in own if version.serving), None)
     if serving is None:
@@ -62,7 +62,7 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
     coming = [version for version in own if version.live and not version.serving]
     if number is None:
         if coming:
-            return serving  # whoever goes back from an edit that is being built wants what serves
+            return serving  # the way back from an edit that is being built is what serves
         retired = [version for version in own if version.state == "retired"]
         if not retired:
             raise ConflictError(
@@ -86,7 +86,7 @@ def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Ver
 
 
 def _check_types(to: Version, catalog: Catalog) -> None:
-    """What it reads must be there as it was: it was understood by these types."""
+    """Check that what it reads is there with its types: it was understood by these."""
     what = f"view '{to.view.name}' version {to.number}"
     for stream in to.view.streams:
         if stream not in catalog.streams:

@@ -26,7 +26,7 @@ class Pair:
 
 
 class Agreement:
-    """Says of each row which of its columns disagree, and keeps count."""
+    """Finds the columns of each row that disagree, and counts them."""
 
     def __init__(self, view: View, *, corrections: bool) -> None:
         self._keys = [key.name for key in view.keys]

@@ -26,12 +26,12 @@ def key_id_sql(view: View) -> str:
 
 
 def key_id_duckdb(view: View) -> str:
-    """The same in DuckDB's SQL, of a view that has a DuckDB face."""
+    """The id in DuckDB's SQL, of a view that DuckDB can compute."""
     return key_id_of_duckdb([duckdb_name(key.name) for key in view.keys])
 
 
 def key_id_of_duckdb(keys: Sequence[str]) -> str:
-    """The same of expressions for the keys."""
+    """The id of expressions for the keys."""
     texts = [f"CAST({key} AS VARCHAR)" for key in keys]
     parts = [f"coalesce(length({text}) || ':' || {text}, '{NULL}')" for text in texts]
     return f"md5({' || '.join(parts)})" if parts else "md5('')"
@@ -58,7 +58,7 @@ def key_id_of(view: View, values: Mapping[str, Value]) -> str | None:
 
 
 def _canonical(value: Any, of: Type) -> str | None:
-    """The same text: its length in characters, a colon, the value as Spark writes it."""
+    """The canonical text: its length in characters, a colon, the value as Spark writes it."""
     if value is None:
         return NULL
     match of.name:

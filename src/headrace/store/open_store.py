@@ -53,11 +53,11 @@ def highest_fence(data: Path) -> int:
 
 
 def table_faults(workspace: Workspace, versions: Iterable[Version]) -> list[str]:
-    """What is wrong with batch tables of versions, by their headers and by earlier failures."""
+    """The faults of batch tables of versions, by their headers and by earlier failures."""
     folder = batch_folder(workspace.data)
     return [fault for version in versions for fault in faults_of(folder, version)]
 
 
 def check_batch_tables(workspace: Workspace, *, deep: bool) -> tuple[int, list[str]]:
-    """How many batch tables there are, and what is wrong with some, beside a server too; `deep` reads each whole."""
+    """The number of batch tables, and the faults of some, beside a server too; `deep` reads each completely."""
     return files.check_batch_files(workspace.data, deep=deep)

@@ -17,7 +17,7 @@ from headrace.timing import later
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
 PANE = "_pane"  # start of the pane, in ms since the epoch; 0 for a view without window
 EVENTS = "_events"  # how many events are in the row
-CORRECTIONS = "_corrections"  # how many of them came when their pane was settled
+CORRECTIONS = "_corrections"  # how many of them arrived when their pane was settled
 OWN_NEWEST = "_own_newest"  # in partials of rows with an event time of their own: the newest one, in us
 BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read from batch tables
 COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row

@@ -1,4 +1,4 @@
-"""Which partials a store reads, and the buckets of time that it merges them into; the same for a few rows in Python."""
+"""The partials that a store reads, and the buckets of time that it merges them into; in Python for a few rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.store.partial_columns import COUNTED, shown_partials
 
 @dataclass(frozen=True)
 class Selection:
-    """Which partials to read, and how to group them before they are presented."""
+    """The partials to read, and how to group them before they are presented."""
 
     by: tuple[str, ...]  # keys to keep; the others are merged
     where: tuple[Mapping[str, Value], ...] = ()  # alternatives, each key = value (None: IS NULL); () is all
@@ -31,7 +31,7 @@ class Selection:
     windows: tuple[tuple[int, int], ...] = ()  # of a calendar: start and end of those that hold panes, ascending
 
     def with_panes_in(self, days_ms: Sequence[int]) -> Selection:
-        """The same with the windows of its calendar that share time with these days; others hold no pane."""
+        """Keep the windows of its calendar that share time with these days; others hold no pane."""
         assert self.calendar is not None, "only windows of a calendar differ in length"
         return replace(self, windows=tuple(self.calendar.windows(days_ms)))
 

@@ -1,4 +1,4 @@
-"""What a step of the speed layer changed, for the readers that follow a view, and how far each of these is."""
+"""The changes of a step of the speed layer, for the readers that follow a view, and the place of each reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.types import arrow_type
 
 @dataclass(frozen=True)
 class Follower:
-    """Who wants the changes of a view, and how far it has come: all up to this tick of a version."""
+    """A reader of the changes of a view, and its place: it has all up to this tick of a version."""
 
     view: str
     name: str
@@ -38,8 +38,8 @@ class TouchedTicks:
 class Changes:
     """The versions that a step moved over commits [step.from_commit, step.to_commit), and what was merged into each.
 
-    It holds only the rows of the step or the names of its files, so it costs nothing if nobody looks. Whoever applied
-    the step may remove these: `cells` is to be read before.
+    It holds only the rows of the step or the names of its files, so it costs nothing if nobody looks. Read `cells`
+    before the files are removed.
     """
 
     step: Step

@@ -1,4 +1,4 @@
-"""What a store promises: the tables of view versions, merged into and read from atomically.
+"""The contract of a store: the tables of view versions, merged into and read from atomically.
 
 A store knows views and partials; it knows neither Spark nor the lake. Who calls it: `store/open_store.py` opens it and
 discards what is damaged; `server/` registers, adopts, revives, forgets and drops versions as definitions change, and
@@ -41,7 +41,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many rows were compared, how many events the batch layer has in them, and what disagrees."""
+    """The result of a comparison: rows compared, events that the batch layer has in them, and disagreements."""
 
     rows: int
     events: int
@@ -65,7 +65,7 @@ class Audit:
 
     @property
     def agreed(self) -> bool:
-        """Whether both layers have the same values."""
+        """Return whether both layers have the same values."""
         return not self.drift
 
 
@@ -100,19 +100,19 @@ class Snapshot(Protocol):
         """The comparisons of the two layers, newest first; at most `limit`, or all that are kept."""
 
     def count(self, version: Version) -> tuple[int, int]:
-        """How many rows a version has in its batch tables and in its speed tables; a (key, pane) may be in both."""
+        """The number of rows in the batch tables and in the speed tables of a version; a (key, pane) may be in both."""
 
     def count_cells(self, version: Version) -> int:
-        """How many (key, pane) a version has; where there are many, one that is in several tables counts in each.
+        """The number of (key, pane) of a version; where there are many, one that is in several tables counts in each.
 
         Of a table: how many rows it has, without those that are deleted.
         """
 
     def speed_events(self, version: Version) -> int:
-        """How many events are in the rows of its speed tables."""
+        """The number of events in the rows of its speed tables."""
 
     def corrections(self, version: Version) -> int:
-        """How many of the events in its rows came when their pane was settled."""
+        """The number of events in its rows that arrived when their pane was settled."""
 
     def fold(self, version: Version, selection: Selection) -> pa.Table:
         """Merged partials: BUCKET, the kept keys, EVENTS, CORRECTIONS, BATCH_EVENTS, each partial column.
@@ -121,19 +121,19 @@ class Snapshot(Protocol):
         """
 
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
-        """How many rows `fold` would give; None if it would read more than `most` rows for them."""
+        """The number of rows that `fold` would give; None if it would read more than `most` rows for them."""
 
     def pieces(self, version: Version, selection: Selection, *, ordered: bool) -> pa.RecordBatchReader:
-        """What `fold` returns, as a reader that has to be closed; unless `ordered`, in any order."""
+        """The result of `fold`, as a reader that has to be closed; unless `ordered`, in any order."""
 
     def rows(self, version: Version, selection: Selection) -> list[tuple[Any, ...]]:
-        """What `fold` returns, as tuples: faster for a few rows."""
+        """The result of `fold`, as tuples: faster for a few rows."""
 
     def followers(self) -> list[Follower]:
         """All followers of views."""
 
     def log(self, version: Version) -> TouchedTicks | None:
-        """For which ticks of a version the touched cells are known; None: for none."""
+        """The ticks of a version for which the touched cells are known; None: for none."""
 
     def ticks(self, version: Version, after: int) -> list[tuple[int, int]]:
         """The ticks after one at which cells were touched, and how many each time."""
@@ -145,15 +145,15 @@ class Snapshot(Protocol):
         """Of the keys that were touched at the ticks (after, upto], the cells that were touched after `upto`."""
 
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
-        """What `rows` gives for all keys, of some spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""
+        """The result of `rows` for all keys, of spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""
 
 
 class NotCachedError(Exception):
-    """What is asked for is not in memory, or takes long to compute from there."""
+    """The rows are not in memory, or take long to compute from there."""
 
 
 class StoreReader(Protocol):
-    """Where views live, for those who only read."""
+    """A store of views, for those who only read."""
 
     def kept(self, kind: str) -> dict[str, str]:
         """The texts that `keep` wrote, by name."""
@@ -162,10 +162,10 @@ class StoreReader(Protocol):
         """A consistent read of versions and rows."""
 
     def read(self, work: Callable[[Snapshot], T]) -> T:
-        """What `work` returns for a snapshot. Faster than `snapshot` for short reads; `work` may be called twice."""
+        """Return the result of `work` for a snapshot. Faster than `snapshot` for short reads; may call it twice."""
 
     def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
-        """What `work` returns for rows in memory, without waiting; None if some are not or it raises NotHeldError."""
+        """Return the result of `work` for cached rows, without waiting; None if it raises NotCachedError."""
 
     def versions(self) -> list[Version]:
         """All versions, by view and number, as of the last commit. Faster than `snapshot`."""
@@ -181,7 +181,7 @@ class StoreReader(Protocol):
 
 
 class Store(StoreReader, Protocol):
-    """Where views live. Each method is one transaction; FencedError says that nothing was changed.
+    """A store of views. Each method is one transaction; FencedError says that nothing was changed.
 
     Partials reach it as Parquet files with the columns that `columns.py` names: KEY_ID, PANE, the keys, EVENTS,
     CORRECTIONS and each partial column; several files, or one, may hold several rows of a (key, pane).
@@ -209,7 +209,7 @@ class Store(StoreReader, Protocol):
     def make_over_tables(self) -> None:
         """Make the views over tables that are not made of the present rows of their table.
 
-        `apply`, and whatever lets another version of a table serve, keep them so; a crash may have come between.
+        `apply`, and whatever lets another version of a table serve, keep them so; a crash may have happened between.
         """
 
     def apply(self, step: Step, partials: Mapping[VersionId, Partials]) -> Changes:
@@ -220,7 +220,7 @@ class Store(StoreReader, Protocol):
         """
 
     def build(self, view: str, number: int, stream: str, built_to: int) -> None:
-        """A build has begun, or has come to this commit of a stream."""
+        """A build has begun, or has reached this commit of a stream."""
 
     def make_batch_table(
         self,
@@ -231,10 +231,10 @@ class Store(StoreReader, Protocol):
         *,
         stopping: Callable[[], bool] = never,
     ) -> BatchTable:
-        """Fold files of partials and earlier batch tables of the version into a new one, whole or not at all.
+        """Fold files of partials and earlier batch tables of the version into a new one, completely or not at all.
 
         No version reads it before `fill` or `end_beat` says so, and `clean` removes it if neither does. It may take
-        long, beside readers and steps; when `stopping` says so it ends with UnavailableError.
+        long, while readers and steps continue; when `stopping` says so it ends with UnavailableError.
         """
 
     def fill(self, view: str, number: int, stream: str, table: BatchTable) -> None:
@@ -244,7 +244,7 @@ class Store(StoreReader, Protocol):
         """Make a version serve; the one that did is retired."""
 
     def revive(self, view: str, number: int) -> None:
-        """A retired version is brought on again, in the place of one that does not serve yet."""
+        """Maintain a retired version again, in the place of one that does not serve yet."""
 
     def begin_beat(self, view: str, number: int, stream: str) -> Version:
         """Fix the next horizon of a stream where the version is now; later commits go to a speed table of their own."""
@@ -280,7 +280,7 @@ class Store(StoreReader, Protocol):
         """
 
     def note_audit(self, audit: Audit) -> None:
-        """Record what came of `compare_with_table`: drift is an alarm, and without it there is none any more."""
+        """Record the result of `compare_with_table`: drift is an alarm, and without it there is none any more."""
 
     def forget(self, view: str, number: int) -> None:
         """Drop a version that does not serve, with its tables."""
@@ -289,7 +289,7 @@ class Store(StoreReader, Protocol):
         """Forget a view with all its versions."""
 
     def faults_of(self, version: Version) -> list[str]:
-        """What is wrong with batch tables of a version, by their headers and by earlier failures."""
+        """The faults of batch tables of a version, by their headers and by earlier failures."""
 
     def discard(self, view: str, number: int) -> None:
         """Remove a version that cannot be read, in any state; its view then has no version that answers."""
@@ -318,5 +318,5 @@ class Store(StoreReader, Protocol):
     def keep(self, kind: str, name: str, value: str | None) -> None:
         """Keep a small text for another part, such as the progress of a sink, until the next one; None removes it.
 
-        It outlives the rows: a store that starts anew, to be filled from the lake, still has it.
+        It outlives the rows: a store that starts empty, to be filled from the lake, still has it.
         """

@@ -15,7 +15,7 @@ IDLE_LOOKS = 100  # without work, after which nothing looks any more
 
 
 class _Work:
-    """Something that runs within a limit, and how to interrupt what it waits for."""
+    """Work that runs within a limit, and how to interrupt what it waits for."""
 
     def __init__(self, limit: TimeLimit, ends_at: float) -> None:
         self.limit = limit
@@ -27,7 +27,7 @@ class _Work:
     def interrupt(self) -> None:
         """Interrupt it. Repeated until it has ended: an interrupt between two queries has no effect."""
         self.is_late = True
-        with self.lock:  # else it could reach whoever uses a connection next
+        with self.lock:  # else it could reach the next user of a connection
             for interrupt in self.interrupts:
                 interrupt()
 
@@ -48,7 +48,7 @@ class TimeLimit:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Around the work; raises the error if it is late."""
+        """Guard the work; raises the error if it is late."""
         work = _Work(self, time.monotonic() + self._seconds)
         token = _current.set(work)
         with self._lock:
@@ -101,7 +101,7 @@ def check_time() -> None:
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Around something that the current work waits for, and that this function ends early."""
+    """Guard a wait of the current work, which this function ends early."""
     work = _current.get()
     if work is None:
         yield

@@ -30,7 +30,7 @@ class BatchTable:
 
 @dataclass(frozen=True)
 class Base:
-    """How far a version has read one of its base streams.
+    """The place of a version in one of its base streams.
 
     The batch tables hold commits [0, horizon) of the stream, as soon as they are built; the speed tables
     [horizon, applied_to). While a beat moves the horizon, the rows from `next_horizon` on are in a speed table of
@@ -60,11 +60,11 @@ class Base:
 
     @property
     def built(self) -> bool:
-        """Whether the batch tables hold all commits [0, horizon)."""
+        """Return whether the batch tables hold all commits [0, horizon)."""
         return (self.batch[-1].to_commit if self.batch else 0) == self.horizon
 
     def covers(self, position: Position) -> bool:
-        """Whether it is known to have everything before a position of the transport."""
+        """Return whether it is known to have everything before a position of the transport."""
         return self.position is not None and self.position.covers(position)
 
     @property
@@ -75,7 +75,7 @@ class Base:
 
 @dataclass(frozen=True)
 class Pinned:
-    """Which versions of tables the events of a version are joined to, where their commits do not say it.
+    """The versions of tables that the events of a version are joined to, where their commits do not say it.
 
     A version of a table is a number of commits of the stream that holds its changes.
     """
@@ -108,35 +108,35 @@ class Version:
     fingerprint: str
     state: State
     bases: tuple[Base, ...]  # in the order of view.streams
-    changed_at_us: int = 0  # when it came into its state
+    changed_at_us: int = 0  # when it entered its state
     home: int | None = None  # the number that its tables were made under; None: a free edit took them
     replaces: int | None = None  # the number of the version that served before it, or does until it serves
     pinned: Pinned = NOT_PINNED  # of joins to tables
 
     @property
     def id(self) -> VersionId:
-        """What identifies it."""
+        """The identity of a version."""
         return self.view.name, self.number
 
     def reads(self, stream: str) -> bool:
-        """Whether it reads a stream."""
+        """Return whether it reads a stream."""
         return stream in self.view.streams
 
     def base(self, stream: str) -> Base:
-        """How far it has read one of its streams."""
+        """The place in one of its streams."""
         return self.bases[self.view.streams.index(stream)]
 
     def at_commits_of(self, other: Version) -> bool:
-        """Whether it has the same commits of the same streams as another version."""
+        """Return whether it has the same commits of the same streams as another version."""
         return self.commits == other.commits
 
     def lags(self, other: Version) -> bool:
-        """Whether it lacks commits that another version has, of a stream that both read."""
+        """Return whether it lacks commits that another version has, of a stream that both read."""
         return any(self.commits.get(stream, commits) < commits for stream, commits in other.commits.items())
 
     @property
     def commits(self) -> dict[str, int]:
-        """How many commits of each stream are in it."""
+        """The number of commits of each stream that are in it."""
         return {base.stream: base.applied_to for base in self.bases}
 
     def total(self, counted: Literal["horizon", "applied_to", "built_to"]) -> int:
@@ -181,7 +181,7 @@ class Version:
 
     @property
     def quarantined(self) -> bool:
-        """Whether it must not be computed."""
+        """Return whether it must not be computed."""
         return any(base.quarantined for base in self.bases)
 
     @property
@@ -191,22 +191,22 @@ class Version:
 
     @property
     def serving(self) -> bool:
-        """Whether it answers for its view."""
+        """Return whether it answers for its view."""
         return self.state == "serving"
 
     @property
     def whole(self) -> bool:
-        """Whether all commits [0, applied_to) of each stream are in its tables."""
+        """Return whether all commits [0, applied_to) of each stream are in its tables."""
         return self.home is not None and all(base.built for base in self.bases)
 
     @property
     def live(self) -> bool:
-        """Whether it answers for its view, or will."""
+        """Return whether it answers for its view, or will."""
         return self.state != "retired"
 
     @property
     def moves(self) -> bool:
-        """Whether the speed layer updates it.
+        """Return whether the speed layer updates it.
 
         One that is being built waits: nobody reads it, and one step over all commits since then costs
         less than a step for each commit.
@@ -215,13 +215,13 @@ class Version:
 
     @property
     def collects(self) -> bool:
-        """Whether it needs partials of new commits: while it is being built, they are kept until it is whole."""
+        """Return whether it needs partials of new commits: during a build they are kept until it is complete."""
         return self.live and self.home is not None and self.view.over is None
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place in a stream's log: behind commit - 1, at a position of the transport, if that is known."""
+    """A place in a stream's log: after commit - 1, at a position of the transport, if that is known."""
 
     commit: int
     position: Position | None

@@ -20,7 +20,7 @@ _OFFSET = re.compile(r"[0-9a-f]+")
 
 @dataclass(frozen=True)
 class Position:
-    """How much of a transport has been read: of partition i, everything before offset `offsets[i]`.
+    """The part of a transport that has been read: of partition i, everything before offset `offsets[i]`.
 
     Partitions are numbered from 0; one that is not named is at offset 0. Positions are only partly ordered: of two,
     it may be that neither covers the other. The journal has one partition, whose offsets count bytes.
@@ -46,7 +46,7 @@ class Position:
         return self.offsets[partition] if partition < len(self.offsets) else 0
 
     def covers(self, other: Position) -> bool:
-        """Whether everything before the other position is also before this one."""
+        """Return whether everything before the other position is also before this one."""
         return all(own >= its for own, its in zip_longest(self.offsets, other.offsets, fillvalue=0))
 
     def merge(self, other: Position) -> Position:
@@ -56,7 +56,7 @@ class Position:
     # As data: one partition, the usual case, is a plain number.
 
     def to_json(self) -> JsonPosition:
-        """As it is stored in files and tables."""
+        """The form in files and tables."""
         return list(self.offsets) if len(self.offsets) > 1 else self.offset()
 
     @classmethod
@@ -65,7 +65,7 @@ class Position:
         return cls(tuple(int(offset) for offset in (value if isinstance(value, list) else [value])))
 
     def to_text(self) -> str:
-        """As tokens carry it: hexadecimal; beyond partition 0, `PARTITION-OFFSET` for each, joined by `_`."""
+        """The form in tokens: hexadecimal; beyond partition 0, `PARTITION-OFFSET` for each, joined by `_`."""
         if len(self.offsets) <= 1:
             return f"{self.offset():x}"
         return "_".join(f"{partition:x}-{offset:x}" for partition, offset in enumerate(self.offsets) if offset)
@@ -97,5 +97,5 @@ class Range:
 
 
 def event_base(partition: int) -> int:
-    """What is added to an offset of this partition to make the `_position` of an event there."""
+    """The base that is added to an offset of this partition to make the `_position` of an event there."""
     return partition << OFFSET_BITS

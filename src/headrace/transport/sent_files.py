@@ -1,4 +1,4 @@
-"""Which files were sent to a stream, and up to where: one small entry for each, which outlives the journal's records.
+"""The files that were sent to a stream, and how far: one small entry for each, which outlives the journal's records.
 
 A piece of a file is accepted only if the stored mark of the file is the one where the piece begins: compare-and-set.
 Only senders interpret marks; here they are compared. Each accepted piece is written in the journal's record of its
@@ -26,7 +26,7 @@ _PATTERN = "sent-*.json"
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Which part of which file a request holds."""
+    """The part of a file that a request holds."""
 
     name: str
     mark: str  # of the file after this piece
@@ -37,7 +37,7 @@ class FilePiece:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
-        """From a journal record or a request."""
+        """Make an entry of a journal record or a request."""
         return cls(**{name: fields[name] for name in cls.__dataclass_fields__ if name in fields})
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Sent:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
-        """From a file that was written."""
+        """Make an entry of a file that was written."""
         return cls(**{**fields, "end": Position.from_json(fields["end"])})
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class SentFiles:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """What any process wrote to a folder."""
+        """Read what any process wrote to a folder."""
         files = cls()
         for path in sorted(folder.glob(_PATTERN)):
             try:
@@ -126,7 +126,7 @@ class SentFiles:
             return entry.version if entry else 0
 
     def contents(self, name: str) -> list[Sent]:
-        """What was sent under a name, the newest last."""
+        """The pieces that were sent under a name, the newest last."""
         with self._lock:
             entry = self._names.get(name)
             return sorted(entry.contents.values(), key=lambda sent: _version(sent.end)) if entry else []

@@ -1,4 +1,4 @@
-"""What a transport has on disk, also while a process writes it; `open_transport.py` opens it to write."""
+"""Reads what a transport has on disk, also while a process writes it; `open_transport.py` opens it to write."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def check_kafka_format(folder: Path) -> int:
 
 
 def check_transport(workspace: Workspace, stream: Stream) -> int:
-    """Its format version. Raises NewerFormatError if this code does not read it."""
+    """The format version of a transport. Raises NewerFormatError if this code does not read it."""
     if stream.source is None:
         return check_journal_format(workspace.journal(stream.name))
     return check_kafka_format(workspace.kafka(stream.name))
 
 
 def backlog_bytes(workspace: Workspace, stream: Stream, lake_end: Position) -> int | None:
-    """How many durable bytes the lake does not have, beside a process that writes or without one; None: not known."""
+    """The number of durable bytes that the lake does not have, also while a process writes; None: not known."""
     if stream.source is not None:
         return None  # the broker is not asked
     return max(0, (read_durable(workspace.journal(stream.name)) or 0) - lake_end.offset())

@@ -1,4 +1,4 @@
-"""What a transport promises: raw events, durable before they are acknowledged, at positions that are used once."""
+"""The contract of a transport: raw events, durable before they are acknowledged, at positions that are used once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_KEY = 255  # characters of an idempotency key
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was accepted. A reader that has read everything before `end` has read this request."""
+    """The acknowledgement of a request. A reader that has read everything before `end` has read this request."""
 
     end: Position
     accepted: int
@@ -36,7 +36,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Skipped(Shown):
-    """Offsets [first, to) of a partition that were left out; of a topic that was made anew, `first` is 0."""
+    """Offsets [first, to) of a partition that were left out; of a topic that was recreated, `first` is 0."""
 
     topic: str
     partition: int
@@ -48,7 +48,7 @@ class Skipped(Shown):
 
 
 class Metadata(Protocol):
-    """What a transport knows of some events besides their bytes, as columns that are made when they are asked for."""
+    """The facts that a transport knows of events besides their bytes, as columns that are made on demand."""
 
     def key(self) -> pa.Array:
         """The keys, as binary; NULL where there is none."""
@@ -102,7 +102,7 @@ class Reader(Protocol):
         """
 
     def bytes_between(self, start: Position, end: Position) -> int:
-        """About how many bytes lie from one position to another: exact or estimated, and quick to compute."""
+        """The number of bytes from one position to another: exact or estimated, and quick to compute."""
 
     def ranges(
         self, start: Position, end: Position, *, target_bytes: int, most_bytes: int | None = None
@@ -143,7 +143,7 @@ class Transport(Protocol):
 
     @property
     def sent(self) -> SentFiles:
-        """How far files were sent: as durable as the requests that hold their pieces."""
+        """The sent part of each file: as durable as the requests that hold their pieces."""
 
     def now_us(self) -> int:
         """The clock that arrivals are read from, in microseconds since the epoch."""
@@ -160,7 +160,7 @@ class Transport(Protocol):
     ) -> Future[Receipt]:
         """Queue a request of `accepted` events, each on a line; the future is done when it is durable.
 
-        It is stored whole or not at all. With a key, `recall` finds it from then on, even if it has no events; with a
+        All of it is stored or nothing. With a key, `recall` finds it from then on, even if it has no events; with a
         piece of a file, `sent` does. All pieces of one file go to one partition. Raises UnavailableError once closed.
         """
 
@@ -171,27 +171,27 @@ class Transport(Protocol):
 
     @property
     def reader(self) -> Reader:
-        """How the append reads this transport."""
+        """The reader of this transport for the append."""
 
     @property
     def start(self) -> Position:
-        """The first position that is still stored: what lies before it is in the lake only."""
+        """The first position that is still stored: earlier events are in the lake only."""
 
     @property
     def trouble(self) -> HeadraceError | None:
-        """Why the last write failed; None once it would succeed."""
+        """The reason why the last write failed; None once it would succeed."""
 
     def age_ms(self, position: Position) -> int | None:
-        """How long ago the oldest event that the position does not cover arrived: the freshness of a view there.
+        """The age of the oldest event that the position does not cover: the freshness of a view there.
 
         0 if it covers all of them; None if that is not known.
         """
 
     def lags(self, position: Position) -> Mapping[tuple[str, int], int] | None:
-        """How many offsets of each (topic, partition) a position does not cover; None: not known, or no topics."""
+        """Offsets of each (topic, partition) that a position does not cover, counted; None: unknown, or no topics."""
 
     def skip(self, to: Start, lake_end: Position, *, dry_run: bool = False) -> list[Skipped]:
-        """Go on at other offsets than `lake_end`, the lake's position: what lies between is never read.
+        """Continue at other offsets than `lake_end`, the lake's position: events between are never read.
 
         Returns what is left out. Raises UsageError where that cannot be.
         """
@@ -208,5 +208,5 @@ class Transport(Protocol):
         """Delete what is no longer needed; returns how many bytes.
 
         Needed are events that `lake_end` does not cover, and requests whose key arrived within a day. The lake has
-        `lake_end` on disk: what lies before it is never read again, except by `recall`.
+        `lake_end` on disk: earlier records are never read again, except by `recall`.
         """

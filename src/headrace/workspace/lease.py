@@ -86,7 +86,7 @@ def in_turn(take: Callable[[], Result], file: Path, on_wait: Callable[[InUseErro
 
 
 class Lease:
-    """Held from construction to `release`. Each holder has a fence number, greater than those of earlier holders.
+    """A lease, held from construction to `release`. Each holder has a greater fence number than those before.
 
     `floor` returns the highest fence in the data, in case the lease file was lost.
     """
@@ -180,7 +180,7 @@ class Lease:
 
 
 def _now(holder: Holder) -> Holder:
-    """The holder with a heartbeat of now."""
+    """The holder with a current heartbeat."""
     return replace(
         holder,
         beat=time.time(),

@@ -28,21 +28,21 @@ class Holder:
     pids: str = ""  # the namespace of its pid: two containers on one machine have different ones
 
     def is_alive(self) -> bool:
-        """Whether it may still be writing."""
+        """Return whether it may still be writing."""
         return not self.released and self.may_run() and self.silent_s() < self.silent_after_s
 
     def may_run(self) -> bool:
-        """Whether its process may still run. In another container or on another machine, that cannot be seen here."""
+        """Return whether its process may still run. In another container or machine, that is unknown here."""
         return not self.is_here or _runs(self.pid)
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs where this process could see it."""
+        """Return whether it runs where this process could see it."""
         return (self.host, self.boot, self.pids) == (socket.gethostname(), boot_id(), pid_namespace())
 
     @property
     def has_this_clock(self) -> bool:
-        """Whether it runs since the same boot, so that its monotonic clock is the one here."""
+        """Return whether it runs since the same boot, so that its monotonic clock is the one here."""
         return bool(self.boot) and self.boot == boot_id()
 
     @property

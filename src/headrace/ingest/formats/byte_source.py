@@ -16,20 +16,20 @@ LINGER_S = 0.5  # how long lines of a slow pipe wait for others
 
 
 class Readable(Protocol):
-    """Anything with `read`: a file, a pipe, a decompressor."""
+    """An input with `read`: a file, a pipe, a decompressor."""
 
     def read(self, size: int = -1, /) -> bytes | None:
-        """At most `size` bytes; none at the end."""
+        """Read at most `size` bytes; none at the end."""
 
 
 class Pipe:
-    """Input that comes while it is read: standard input, a FIFO."""
+    """Input that arrives while it is read: standard input, a FIFO."""
 
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
 
     def read(self, size: int = -1, /) -> bytes | None:
-        """At most `size` bytes, as soon as there are some; none at the end."""
+        """Read at most `size` bytes, as soon as there are some; none at the end."""
         return self._file.read(size)
 
     def readinto(self, buffer: Any, /) -> int | None:
@@ -37,7 +37,7 @@ class Pipe:
         return self._file.readinto(buffer)
 
     def is_ready(self, timeout_s: float) -> bool:
-        """Whether more comes within a time, or the end."""
+        """Return whether more arrives within a time, or the end."""
         try:
             return bool(select.select([self._file], [], [], timeout_s)[0])
         except (OSError, ValueError):  # it is no file of the system: it has all that it will have
@@ -64,7 +64,7 @@ class ByteSource(io.RawIOBase):
     def look(self, size: int = LOOK_BYTES, *, linger_s: float | None = None) -> bytes:
         """The next `size` bytes, fewer only at the end; `read` still returns them.
 
-        With `linger_s`, also fewer if there is a whole line and no more has come for this long.
+        With `linger_s`, also fewer if there is a complete line and no more has arrived for this long.
         """
         since = time.monotonic()
         while len(self._ahead) < size:
@@ -79,7 +79,7 @@ class ByteSource(io.RawIOBase):
         return self._ahead[:size]
 
     def is_ready(self, timeout_s: float) -> bool:
-        """Whether more can be read within a time, or the end has come; only pipes make their readers wait."""
+        """Return whether more can be read within a time, or the end is reached; only pipes make readers wait."""
         return bool(self._ahead) or self._has_more(timeout_s)
 
     def _has_more(self, timeout_s: float) -> bool:
@@ -94,7 +94,7 @@ class ByteSource(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Read at most `size` bytes; none at the end."""
         if size is None or size < 0:
             return self.readall()
         block = self._ahead or self._source.read(size) or b""
@@ -122,7 +122,7 @@ class ByteSource(io.RawIOBase):
 
 
 class Compression(StrEnum):
-    """How bytes are compressed, by the names of HTTP."""
+    """A compression of bytes, by its name in HTTP."""
 
     GZIP = "gzip"
     ZSTD = "zstd"
@@ -132,7 +132,7 @@ _MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
 
 
 def compression_of(head: bytes) -> Compression | None:
-    """By the first bytes; the names of files are not reliable."""
+    """The compression by the first bytes; the names of files are not reliable."""
     return next((packing for packing, magic in _MAGIC.items() if head.startswith(magic)), None)
 
 
@@ -147,7 +147,7 @@ class Unpacked:
         self._reader: Any = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression.value)
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes; none at the end."""
+        """Read at most `size` bytes; none at the end."""
         try:
             return bytes(self._reader.read(size))
         except self._damage as error:

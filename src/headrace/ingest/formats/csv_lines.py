@@ -150,7 +150,7 @@ class _Filled:
         self.read = source.read_at_most
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def _batches(source: ByteSource, header: list[str], delimiter: str, bad: _Bad, block_bytes: int) -> Iterator[Any]:
@@ -190,7 +190,7 @@ def _cells(row: str, delimiter: str) -> list[str]:
 
 
 def _in_order(lines: Text, bad: _Bad, row: int) -> tuple[list[bytes], int]:
-    """Good lines and bad ones as the rows came; `row` is the number of the next row, before and after."""
+    """Good lines and bad ones in the order of the rows; `row` is the number of the next row, before and after."""
     pieces: list[bytes] = []
     start = 0
     while True:

@@ -11,7 +11,7 @@ from headrace.errors import IngestError
 
 
 class Format(StrEnum):
-    """How events are written."""
+    """A format of events."""
 
     NDJSON = "ndjson"
     JSON = "json"
@@ -62,7 +62,7 @@ def make_layout(format: Format | None, delimiter: str | None = None, fields: str
 
 
 def format_of_name(name: str) -> Format | None:
-    """By the suffix of a file's name, before that of its compression."""
+    """The format by the suffix of a file's name, before that of its compression."""
     name = name.lower()
     for packed in PACKED_SUFFIXES:
         name = name.removesuffix(packed)
@@ -70,7 +70,7 @@ def format_of_name(name: str) -> Format | None:
 
 
 def format_by_looks(head: bytes, fields: Collection[str]) -> Format:
-    """By the first bytes of what was sent to a stream of JSON events."""
+    """The format by the first bytes of what was sent to a stream of JSON events."""
     if head.startswith(b"PAR1"):
         return Format.PARQUET
     text = head.removeprefix(b"\xef\xbb\xbf").strip()
@@ -86,13 +86,13 @@ def format_by_looks(head: bytes, fields: Collection[str]) -> Format:
 
 
 def format_so_far(head: bytes) -> Format:
-    """By the first bytes of a JSON input that goes on: a whole object in the first line is the first of several."""
+    """The format by the first bytes of a JSON input that continues: a complete first line is the first of several."""
     line = head.removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].strip()
     return Format.NDJSON if line.startswith(b"{") and line.endswith(b"}") else Format.JSON
 
 
 def format_of(name: str, head: bytes, stream_format: str, fields: Collection[str]) -> Format:
-    """By the stream, the name and the first bytes of what is sent to it; Parquet by its bytes alone."""
+    """The format by the stream, the name and the first bytes of what is sent to it; Parquet by its bytes alone."""
     by_content = format_by_looks(head, fields)
     if by_content is Format.PARQUET:
         return by_content

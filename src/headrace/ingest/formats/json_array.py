@@ -37,7 +37,7 @@ def array_lines(
     _skip_opening(source)
     scan = _Scan()
     rest = b""  # of the element that the last block ended in
-    separated = False  # whether a comma came before it
+    separated = False  # whether a comma precedes it
     while not scan.closed and (block := source.read(block_bytes)):
         breaks = scan.breaks(np.frombuffer(block, dtype=np.uint8))
         flat = bytearray(block.translate(_FLAT))  # a line break between tokens would end the line
@@ -87,7 +87,7 @@ class _Scan:
         self._escaped = False
 
     def breaks(self, data: Bytes) -> npt.NDArray[np.int64]:
-        """Where elements end: at each comma between them and at the closing bracket; none after that."""
+        """The ends of elements: each comma between them and the closing bracket; none after that."""
         at = np.flatnonzero(_MATTERS[data])
         kind = _KINDS[data[at]]
         self._drop_escaped(data, at, kind)

@@ -1,4 +1,4 @@
-"""Every format as the lines that a transport stores, in pieces that fit in memory."""
+"""Converts every format to the lines that a transport stores, in pieces that fit in memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def line_blocks(source: ByteSource, size: int) -> Iterator[bytes | memoryview]:
 def _fill(source: ByteSource, block: memoryview, start: int) -> int:
     """Read into a block from a place on; returns where that ends: `start` at the end of the source.
 
-    Whole lines that came slowly do not wait for the rest of the block.
+    Complete lines that arrived slowly do not wait for the rest of the block.
     """
     end, until = start, 0.0
     while end < len(block) and (count := source.readinto(block[end:])):

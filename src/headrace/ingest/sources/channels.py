@@ -23,7 +23,7 @@ class BackOff:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is time for the next attempt."""
+        """Return whether it is time for the next attempt."""
         return time.monotonic() >= self._until
 
     def start(self, ran_s: float) -> str:
@@ -39,21 +39,21 @@ READ_BYTES = 256 << 10  # of one channel before the next has its turn
 
 
 class Channel(Protocol):
-    """What lines are read from, without blocking."""
+    """A source of lines that is read without blocking."""
 
     label: str
 
     def fileno(self) -> int:
-        """What a selector waits for."""
+        """The descriptor that a selector waits for."""
 
     def read(self, size: int) -> bytes:
         """Some bytes; none at the end. BlockingIOError: none so far. Another OSError: it was cut off."""
 
     def close(self) -> None:
-        """Its lines are stored."""
+        """Close the channel, whose lines are stored."""
 
     def abort(self) -> None:
-        """Not all of its lines are stored."""
+        """Close the channel whose lines are not all stored."""
 
 
 class Intake:
@@ -66,7 +66,7 @@ class Intake:
         self._wakers: dict[int, Callable[[], None]] = {}
         self._lines: list[bytes] = []
         self.waiting_bytes = 0
-        self.since = 0.0  # when the oldest line came that was not taken
+        self.since = 0.0  # when the oldest line arrived that was not taken
         self._ended: list[Channel] = []  # read to their ends; their lines are not stored yet
 
     @property

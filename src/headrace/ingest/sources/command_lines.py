@@ -28,7 +28,7 @@ class CommandOutput:
         os.set_blocking(self._pipe.fileno(), False)
 
     def fileno(self) -> int:
-        """What a selector waits for."""
+        """The descriptor that a selector waits for."""
         return self._pipe.fileno()
 
     def read(self, size: int) -> bytes:
@@ -36,7 +36,7 @@ class CommandOutput:
         return os.read(self._pipe.fileno(), size)
 
     def close(self) -> None:
-        """Its lines are stored."""
+        """Close the channel, whose lines are stored."""
         self._pipe.close()
 
     abort = close
@@ -68,7 +68,7 @@ class Command:
         self._start()
 
     def ended(self, channel: Channel) -> None:
-        """It has closed its output: its exit code follows."""
+        """The command has closed its output: its exit code follows."""
         self._output_ended = True
 
     def check(self) -> None:

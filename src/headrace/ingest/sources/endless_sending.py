@@ -1,6 +1,6 @@
 """Sends the lines of a source without end, until it ends or the command is interrupted.
 
-One piece is in flight; what comes meanwhile is the next one. If that is full, nothing more is read, so that a sender
+One piece is in flight; what arrives meanwhile is the next one. If that is full, nothing more is read, so that a sender
 waits as the stream does.
 """
 
@@ -24,14 +24,14 @@ IDLE_S = 0.2
 
 
 class LineSource(Protocol):
-    """What opens channels, and opens them again."""
+    """A source that opens channels, and opens them again."""
 
     promise: str  # what is said at the start: what it reads, and that it cannot be continued
     error: HeadraceError | None  # why it has ended, if not as it should
 
     @property
     def is_finished(self) -> bool:
-        """Whether no more will come."""
+        """Return whether no more lines will arrive."""
 
     def open(self, intake: Intake) -> None:
         """Begin; an error if that is not possible."""
@@ -40,7 +40,7 @@ class LineSource(Protocol):
         """A channel has ended."""
 
     def check(self) -> None:
-        """Is called often: open again what has ended, when it is time."""
+        """Open again the channels that have ended, when it is time; called often."""
 
     def close(self) -> None:
         """Stop it."""

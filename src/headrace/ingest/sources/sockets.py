@@ -35,7 +35,7 @@ class IncomingLines:
         self.label = label
 
     def fileno(self) -> int:
-        """What a selector waits for."""
+        """The descriptor that a selector waits for."""
         return self._socket.fileno()
 
     def read(self, size: int) -> bytes:
@@ -43,11 +43,11 @@ class IncomingLines:
         return self._socket.recv(size)
 
     def close(self) -> None:
-        """Its lines are stored."""
+        """Close the channel, whose lines are stored."""
         self._socket.close()
 
     def abort(self) -> None:
-        """Not all of its lines are stored."""
+        """Close the channel whose lines are not all stored."""
         if self._socket.fileno() >= 0:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._socket.close()
@@ -82,7 +82,7 @@ class Listener:
         intake.wake(listening.fileno(), self._accept)
 
     def ended(self, channel: Channel) -> None:
-        """Nothing to do: others may come."""
+        """Do nothing: other clients may connect."""
 
     def check(self) -> None:
         """Accept again, if there were too many connections."""

@@ -33,7 +33,7 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Signature:
-    """What changes when a file does."""
+    """The facts of a file that change when it does."""
 
     device: int
     inode: int
@@ -46,7 +46,7 @@ class Signature:
 
     @property
     def quiet_s(self) -> float:
-        """How long ago it was written; a time in the future counts as long ago."""
+        """The time since it was written; a time in the future counts as long ago."""
         age_s = time.time() - self.written_ns / 1e9
         return age_s if age_s >= 0 else CLOSE_S
 
@@ -81,21 +81,21 @@ class FolderWatch:
         self._folder, self._pattern, self._layout = folder, pattern, layout
         self._stopping = stopping
         self._say = say
-        self._done: dict[Path, Signature] = {}  # nothing is to be sent of the file as it was then
+        self._done: dict[Path, Signature] = {}  # nothing remains to be sent of the file as it was then
         self._open: dict[Path, _Open] = {}
         self._reply = SendReply(0, [], "")
         self._missing = False  # the folder
 
     @property
     def reply(self) -> SendReply:
-        """What is stored so far."""
+        """The events that are stored so far."""
         reply = self._reply
         for opened in self._open.values():
             reply = _plus(reply, opened.sending.reply)
         return reply
 
     def run(self) -> None:
-        """Send what is in the folder and what comes, until it is to stop."""
+        """Send what is in the folder and what arrives, until `stopping` is set."""
         try:
             while not self._stopping.is_set():
                 began = time.monotonic()
@@ -222,7 +222,7 @@ class FolderWatch:
             opened.sending.finish()
 
     def _is_complete(self, opened: _Open, signature: Signature) -> bool:
-        """Whether a last line without a line end is taken for complete: JSON if it is valid, text after a while."""
+        """Return whether a last line without a line end is complete: valid JSON is, text is after a while."""
         if opened.format is Format.TEXT:
             return signature.quiet_s >= LAST_LINE_S
         if signature.quiet_s < QUIET_S:

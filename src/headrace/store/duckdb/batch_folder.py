@@ -1,6 +1,6 @@
 """The batch tables of a store, a DuckDB file each in one folder: made, compared with speed rows, checked, removed.
 
-Much work is done in a process apart: it takes half a second to start, and leaves this one's lock and memory alone.
+Much work is done in a child process: it takes half a second to start, and leaves the lock and memory of this one alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def compare_with_table(view: View, folder: Path, stopping: Callable[[], bool] = 
 
 
 def faults_of(folder: Path, version: Version) -> list[str]:
-    """What is wrong with batch tables of a version."""
+    """The faults of batch tables of a version."""
     faults = (_fault(folder / table.file, version, table) for table in version.batch)
     return [fault for fault in faults if fault]
 
@@ -87,6 +87,6 @@ def clean(folder: Path, versions: Iterable[Version]) -> None:
 def _rows(files: Sequence[Path]) -> int:
     rows = 0
     for file in files:
-        with suppress(OSError, pa.ArrowException):  # whoever reads the file says what is wrong with it
+        with suppress(OSError, pa.ArrowException):  # the readers of the file report what is wrong with it
             rows += pq.read_metadata(file).num_rows
     return rows

@@ -51,7 +51,7 @@ def make_in_child(
         "threads": threads,
     }
     content = Made(**_ask(job, f"view '{view.name}': batch table '{target}' cannot be made", stopping))
-    put_in_place(view, target)  # here, and not by a process that may outlive whoever wanted it
+    put_in_place(view, target)  # here, and not by a process that may outlive the caller
     return content
 
 
@@ -100,7 +100,7 @@ def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dic
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for whoever asked
+        start_new_session=True,  # Ctrl-C is for the caller
     )
     try:
         out, stderr = _wait(process, orjson.dumps(job) + b"\n", what, stopping)
@@ -146,7 +146,7 @@ def _wait(process: subprocess.Popen[bytes], job: bytes, what: str, stopping: Cal
 
 
 def main() -> None:
-    """Do one job and say what came of it."""
+    """Do one job and report its result."""
     os.nice(NICE)
     job = orjson.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_who_asked, daemon=True).start()

@@ -27,7 +27,7 @@ from headrace.store.duckdb.table_sql import batch_only_columns, folded_columns, 
 from headrace.store.partial_columns import EVENTS, KEY_ID, PANE
 
 FORMAT = 1  # of a batch table's file
-UNFINISHED = ".making"  # behind the name of what is not yet in place
+UNFINISHED = ".making"  # suffix of the name of a file that is not yet in place
 HEADER_BYTES = 3 * 4096  # of a DuckDB file, before its blocks
 MEMORY_MB = 512
 SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -35,7 +35,7 @@ SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions"
 
 @dataclass(frozen=True)
 class Made:
-    """What a batch table holds: rows of (key, pane), and the events in them."""
+    """The contents of a batch table: rows of (key, pane), and the events in them."""
 
     rows: int
     events: int
@@ -51,7 +51,7 @@ def make_batch_table(
     threads: int = 1,
     portion: int | None = None,  # bytes; None: by the memory
 ) -> Made:
-    """Fold Parquet files of partials and earlier batch tables into the file `target`, whole or not at all."""
+    """Fold Parquet files of partials and earlier batch tables into the file `target`, completely or not at all."""
     content = write_unfinished(
         view,
         target,
@@ -75,7 +75,7 @@ def write_unfinished(
     threads: int,
     portion: int | None = None,
 ) -> Made:
-    """The same, under a name that says that it is not in place; on disk when this returns."""
+    """Write the table under a name that says that it is not in place; on disk when this returns."""
     unfinished, spill = _unfinished(target), target.with_name(f"{target.name}.spill{UNFINISHED}")
     _remove(unfinished, spill)
     try:
@@ -113,7 +113,7 @@ def put_in_place(view: View, target: Path) -> None:
 def check_batch_table(
     path: Path, *, view: str | None = None, rows: int | None = None, events: int | None = None
 ) -> str | None:
-    """What is wrong with a batch table's file, as far as a glance tells; None if it is what it says it is."""
+    """The faults of a batch table's file, as far as a quick check shows; None if it has none."""
     if not path.is_file():
         return f"batch table '{path}' is missing"
     try:
@@ -153,7 +153,7 @@ def read_files(view: View, files: Sequence[Path], *, whole: bool = True) -> str:
 def _source(
     connection: duckdb.DuckDBPyConnection, view: View, partials: Sequence[Path], earlier: Sequence[Path]
 ) -> str:
-    """A query that gives every row that is to be folded."""
+    """A query that gives every row to fold."""
     parts = [read_files(view, partials)] if partials else []
     for i, path in enumerate(earlier):
         run(connection, f"ATTACH {literal(path)} AS earlier_{i} (TYPE duckdb, READ_ONLY)")
@@ -202,7 +202,7 @@ def _create(view: View, table: str) -> str:
 def _insert(
     connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: KeyRange
 ) -> None:
-    """Fold a portion of the source and add it behind the portions before it: the table is sorted as a whole."""
+    """Fold a portion of the source and append it to the table, which is sorted."""
     into = f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM"
     which = f"WHERE {part.condition} GROUP BY {KEY_ID}, {pane} ORDER BY {KEY_ID}, {PANE}"
     try:

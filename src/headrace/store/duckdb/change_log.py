@@ -16,19 +16,19 @@ from headrace.store.version import Version
 MOST_OF_STEP = 200_000  # cells; a step that touches more of them is not logged: reading all rows costs less
 MOST_CELLS = 1_000_000  # of a version
 TRIM_EVERY_CELLS, TRIM_EVERY_US = 50_000, 60_000_000
-KEPT_US = 600_000_000  # what all followers have passed is kept for so long: a reader who comes back continues there
+KEPT_US = 600_000_000  # for so long entries stay after all followers have passed them: a reader that returns continues
 OLDEST_US = 86_400_000_000  # what a follower has not passed by then is dropped
 
 OF_VERSION = "view = $view AND number = $number"
 
 
 def read_followers(connection: duckdb.DuckDBPyConnection) -> list[Follower]:
-    """Everybody who follows a view."""
+    """The followers of a view."""
     return [Follower(*row) for row in run(connection, "SELECT view, name, number, tick, cursor FROM followers")]
 
 
 def read_log(connection: duckdb.DuckDBPyConnection, version: Version) -> TouchedTicks | None:
-    """What is logged of a version."""
+    """The logged ticks of a version."""
     rows = run(connection, f"SELECT from_tick, to_tick FROM logs WHERE {OF_VERSION}", _id(version))
     return TouchedTicks(*rows[0]) if rows else None
 
@@ -61,7 +61,7 @@ def _read_cells(connection: duckdb.DuckDBPyConnection, version: Version, where: 
 
 
 class LogWriter:
-    """Who is followed, as the one process that writes knows it, and how much was logged since the log was trimmed."""
+    """The followers of views, as the one process that writes knows them, and what was logged since the last trim."""
 
     def __init__(self, followed: Sequence[str] = ()) -> None:
         self.followed = frozenset(followed)
@@ -122,7 +122,7 @@ def forget_log(connection: duckdb.DuckDBPyConnection, view: str, number: int | N
 
 
 def _continue(connection: duckdb.DuckDBPyConnection, version: Version, tick: int) -> None:
-    """The log goes on where it ended; if the version has moved without it, it begins anew."""
+    """Continue the log where it ended; if the version has advanced without it, begin it again."""
     log = read_log(connection, version)
     if log is None or log.to_tick != tick:
         _restart(connection, version, tick)

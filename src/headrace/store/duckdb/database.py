@@ -57,7 +57,7 @@ TABLES = (
     "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
 )
 # The log of touched cells, and the versions of tables that are joined. An older Headrace that opens the file leaves
-# them alone, and then the log begins anew: so they came without a new format.
+# them alone, and then the log begins again: so they were added without a new format.
 LOG_TABLES = {
     "pinned": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tables VARCHAR NOT NULL",
     "followers": "view VARCHAR NOT NULL, name VARCHAR NOT NULL, number BIGINT, tick BIGINT, cursor VARCHAR",
@@ -121,7 +121,7 @@ class Database:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Around everything that touches a connection. Opens the file again if it must be."""
+        """Guard the use of a connection. Opens the file again if necessary."""
         with self._gate:
             while self._invalid and self._users:
                 self._gate.wait()
@@ -165,7 +165,7 @@ class Database:
             return self._attached[file]
 
     def _run_apart(self, statement: str) -> None:
-        """Outside of every transaction."""
+        """Run SQL outside of every transaction."""
         with closing(self._root.cursor()) as connection:
             run(connection, statement)
 
@@ -218,7 +218,7 @@ class Database:
     def run_again(
         self, connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any]
     ) -> list[tuple[Any, ...]]:
-        """Run a query that is likely to come again, with other parameters: it is parsed once."""
+        """Run a query that is likely to be repeated with other parameters: it is parsed once."""
         statement = self._statements.get(query)
         if statement is None:
             (statement,) = connection.extract_statements(query)
@@ -229,7 +229,7 @@ class Database:
         return rows
 
     def explain(self, error: Exception) -> HeadraceError | None:
-        """What a failure of the file means; None if it is one of the query."""
+        """The error that a failure of the file means; None if it is one of the query."""
         if is_disk_full(error):
             return disk_full("views cannot be updated", self.path)
         if isinstance(error, OSError):
@@ -242,7 +242,7 @@ class Database:
         return None
 
     def _find_damage(self, error: Exception) -> CorruptionError:
-        """Which file it is, noted beside it for the next start. DuckDB does not say: it is the one that fails again."""
+        """Find the damaged file and note it for the next start. DuckDB does not name it: it is the one that fails."""
         for file in list(self._attached):
             path = self.batch_folder / file
             damage = read_whole(path)
@@ -289,7 +289,7 @@ def read_whole(path: Path) -> str | None:
 
 
 def note_damage(path: Path) -> None:
-    """So that the next start does not use it, though it may open."""
+    """Note the damage, so that the next start does not use the file, though it may open."""
     with suppress(OSError):
         path.with_name(path.name + DAMAGED).touch()
 
@@ -399,7 +399,7 @@ def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:
 
 
 def _upgrade(connection: duckdb.DuckDBPyConnection) -> None:
-    """Bring a file of an older format to ours, in one transaction."""
+    """Upgrade a file of an older format, in one transaction."""
     older = _format(connection)
     if older is None or older == FORMAT:
         return

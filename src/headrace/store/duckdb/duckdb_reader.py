@@ -63,7 +63,7 @@ class Transactions:
             self._database.release(self._leaving)
 
     def begin_with(self, versions: list[Version]) -> None:
-        """These versions are committed."""
+        """Begin with these versions, which are committed."""
         self.committed = self._latest = versions
 
     def versions(self) -> list[Version]:
@@ -75,11 +75,11 @@ class Transactions:
             return snapshot.versions()
 
     def release(self, files: Iterable[str]) -> None:
-        """Within `write`: delete these files of batch tables once it is committed and nobody reads them any more."""
+        """Delete these files of batch tables once `write` is committed and nobody reads them any more."""
         self._leaving += files
 
     def overlay(self, connection: duckdb.DuckDBPyConnection, version: Version) -> Callable[[str | None], None] | None:
-        """Within `write`: what adds the partials of a step to the rows that are held of a version; None if none are."""
+        """Add the partials of a step to the cached rows of a version, within `write`; None if none are cached."""
         is_held = version.view.over is None and self._lookups.holds(version)
         return partial(self._add_step, connection, version) if is_held else None
 
@@ -104,7 +104,7 @@ class Transactions:
                     connection, self._database, known if self.committed is known else None, self._lookups
                 )
             finally:
-                with suppress(duckdb.Error):  # of an invalid database: the failure before it is the one to tell
+                with suppress(duckdb.Error):  # of an invalid database: the failure before it is reported
                     connection.rollback()
 
     def _wait_committed(self) -> list[Version] | None:
@@ -115,7 +115,7 @@ class Transactions:
         return self.committed
 
     def read(self, work: Callable[[Snapshot], T]) -> T:
-        """What `work` returns for a snapshot; without a transaction if nothing is committed meanwhile."""
+        """Return the result of `work` for a snapshot; without a transaction if nothing is committed meanwhile."""
         with self._database.use(), self._database.reader() as connection:
             known = self._wait_committed()
             if known is not None:
@@ -137,7 +137,7 @@ class Transactions:
             return work(snapshot)
 
     def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
-        """What `work` returns for rows that are held; None if they are not, or while a write is committed."""
+        """Return the result of `work` for cached rows; None if they are not cached, or while a write is committed."""
         known = self.committed
         try:
             return None if known is None else work(DuckSnapshot(None, self._database, known, self._lookups))
@@ -207,5 +207,5 @@ def store_files(data: Path) -> list[Path]:
 
 
 def batch_folder(data: Path) -> Path:
-    """Where the files of batch tables are."""
+    """The folder of the files of batch tables."""
     return data / "batch"

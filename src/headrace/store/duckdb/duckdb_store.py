@@ -73,7 +73,7 @@ class DuckStore(DuckReader):
 
     @property
     def batch_folder(self) -> Path:
-        """Where the files of batch tables are."""
+        """The folder of the files of batch tables."""
         return self._database.batch_folder
 
     # From registered to serving
@@ -122,7 +122,7 @@ class DuckStore(DuckReader):
         self._table_views.make(self._committed)
 
     def _make_over(self, table: str) -> None:
-        """Another version of a view may serve: if it is a table, the views over it are made of that."""
+        """Follow a version of a view that now serves: if it is a table, the views over it are made of that."""
         self._table_views.make(self._committed, table)
 
     def adopt(self, view: View, fingerprint: str, patience_ms: Mapping[str, int], number: int) -> Version:
@@ -438,5 +438,5 @@ def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None
 
 
 def _off(audit: Audit) -> str:
-    """What disagrees."""
+    """The columns that disagree."""
     return "; ".join(f"{drift.column}: {drift.rows:,} rows, such as {drift.example}" for drift in audit.drift)

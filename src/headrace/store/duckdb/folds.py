@@ -36,7 +36,7 @@ from headrace.store.partial_columns import (
 from headrace.store.selection import Selection
 from headrace.types import Type
 
-# What stands for NULL behind a flag that says so, where rows are compared with a page's last.
+# Stands for NULL after a flag that says so, where rows are compared with the last of a page.
 STAND_INS = {
     "STRING": "''",
     "BOOLEAN": "false",
@@ -51,7 +51,7 @@ FEW_IDS = 10  # of keys; more are joined instead of written as literals
 
 @dataclass(frozen=True)
 class TableSource:
-    """Where rows of a version lie, each (key, pane) once at most; two of them never share a commit."""
+    """A table with rows of a version, each (key, pane) once at most; two of them never share a commit."""
 
     name: str  # as SQL writes it: of a speed table, or of a batch table's file
     batch: bool
@@ -88,7 +88,7 @@ def fold(
 
 
 def changed(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
-    """What `fold` gives for all keys, of the rows in SPANS; the key id follows the bucket."""
+    """The result of `fold` for all keys, of the rows in SPANS; the key id follows the bucket."""
     id, bucket = f"CAST(_r.{KEY_ID} AS VARCHAR)", _bucket(selection)
     keys = [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
     selected = [f"{bucket} AS {BUCKET}", f"{id} AS {KEY_ID}", *keys, *counted(*COUNTED)]
@@ -101,7 +101,7 @@ def changed(view: View, sources: Sequence[TableSource], selection: Selection) ->
 
 
 def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection) -> bool:
-    """Whether each row of the source is a row of the result: one source holds a (key, pane) once."""
+    """Return whether each row of the source is a row of the result: one source holds a (key, pane) once."""
     pane = view.window.pane_ms if view.window else None
     whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
     return whole and len(sources) == 1 and selection.origin_ms == 0 and selection.calendar is None
@@ -112,7 +112,7 @@ def rows_of(
 ) -> tuple[str, list[Any]]:
     """The rows that `fold` would fold, with the columns that it would give; pane for bucket.
 
-    `with_id`: the key id, as 16 bytes, comes before them.
+    `with_id`: the key id, as 16 bytes, precedes them.
     """
     parameters: list[Any] = []
     conditions = _conditions(view, selection, parameters)
@@ -140,7 +140,7 @@ def step_rows(view: View, partials: str) -> str:
 
 
 def few(view: View, sources: Sequence[TableSource], selection: Selection, most: int) -> tuple[str, list[Any]]:
-    """The same, at most so many."""
+    """The rows, at most so many."""
     query, parameters = rows_of(view, sources, selection)
     return f"{query} LIMIT {most}", parameters
 

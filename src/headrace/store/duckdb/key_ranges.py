@@ -19,7 +19,7 @@ from headrace.store.partial_columns import EVENTS, KEY_ID, PANE, partials_of
 DAY_MS = LEVELS["days"]
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
 SHARE = 8  # a portion takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
-ROW_BYTES = 100  # beside its sketches
+ROW_BYTES = 100  # without its sketches
 STAGED_GROUP = 8_192  # rows that are read together where portions are staged
 
 
@@ -59,12 +59,12 @@ def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str
 
 
 def range_bytes(memory_mb: int) -> int:
-    """How much a portion may hold where so much memory may be used."""
+    """The number of bytes that a range may have where so much memory may be used."""
     return (memory_mb << 20) // SHARE
 
 
 def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: int) -> list[KeyRange]:
-    """Portions of at most so many bytes, of the rows that the query `source` gives, in the order of (key id, pane).
+    """Ranges of at most so many bytes, of the rows that the query `source` gives, in the order of (key id, pane).
 
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists, of sketches too, within: only
     where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
@@ -78,7 +78,7 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: in
 
 
 def cut_rows(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: int) -> list[KeyRange]:
-    """Portions of about so many bytes, by key, of rows that are not aggregated yet: lists of their values are."""
+    """Ranges of about so many bytes, by key, of rows that are not aggregated yet: lists of their values are."""
     return _cut_by_key(connection, source, str(ROW_BYTES), most) if _gathers(view) else [ALL]
 
 

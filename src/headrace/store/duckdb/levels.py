@@ -40,7 +40,7 @@ def floor_to(span_ms: int) -> str:
 
 
 def parts_of(view: View, selection: Selection) -> list[LevelPart]:
-    """What to read of each batch table of a view."""
+    """The parts to read of each batch table of a view."""
     pane_ms = view.window.pane_ms if view.window else 0
     levels = [*reversed(levels_of(view)), (PANES, pane_ms)]
     return list(_parts(levels, *selection.panes, selection, ()))

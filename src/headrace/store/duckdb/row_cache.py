@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 ROWS_A_LOOKUP = 4_000  # reading so many rows takes about as long as one lookup
 FIRST_LOOKUPS = 8  # before it is known how many rows a version has
 MOST_BYTES = 64 << 20  # of one view
-ROW_BYTES, SKETCH_BYTES = 200, 4_096  # at most, of a row beside its sketches and of a sketch
-MOST_STEP_ROWS = 4  # times the rows that were read: with more of steps beside them, they are read again
+ROW_BYTES, SKETCH_BYTES = 200, 4_096  # at most, of a row without its sketches and of a sketch
+MOST_STEP_ROWS = 4  # times the rows that were read: with more rows of steps, they are read again
 UNASKED_STEPS = 20  # without a lookup, before rows are dropped
 MOST_VIEWS = 8  # the one that changed first leaves
 
@@ -62,7 +62,7 @@ class CachedRows:
 
     @classmethod
     def read(cls, view: View, rows: pa.Table) -> CachedRows:
-        """From rows whose first column is the key id, 16 bytes without NULL."""
+        """Build the cache from rows whose first column is the key id, 16 bytes without NULL."""
         import numpy as np  # as above
 
         # The ids are hashes: half of one is hardly ever shared.
@@ -121,7 +121,7 @@ class CachedRows:
         return pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
 
     def _span(self, high: int, low: int, first: int | None, last: int | None) -> tuple[int, int]:
-        """Where the rows of an id with panes in [first, last) start and end."""
+        """The range of the rows of an id with panes in [first, last)."""
         start = bisect_left(self._high, high)
         end = bisect_right(self._high, high, start)
         start, end = bisect_left(self._low, low, start, end), bisect_right(self._low, low, start, end)
@@ -191,7 +191,7 @@ class CachedView:
 
 @dataclass
 class Demand:
-    """How often a version was asked for keys since its rows were held or its view changed, and before."""
+    """Counts questions for keys of a version since its rows were cached or its view changed, and before."""
 
     version: Version
     lookups: int = 0
@@ -204,7 +204,7 @@ class Demand:
 
 
 class Lookups:
-    """Which versions are asked for many keys, and the rows that are held of them."""
+    """Finds versions with many questions for keys, and caches their rows."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -237,7 +237,7 @@ class Lookups:
                 demand.held = CachedView(rows)
 
     def holds(self, version: Version) -> bool:
-        """Whether a step is to add its partials to the rows of a version, which it is about to change."""
+        """Return whether a step is to add its partials to the rows of a version, which it is about to change."""
         with self._lock:
             demand = self._at(version)
             if demand is None or demand.held is None:
@@ -264,7 +264,7 @@ class Lookups:
 
 
 def pays(demand: Demand, rows: int | None) -> bool:
-    """Whether reading all rows costs less than the lookups to come, which are expected to be as many as before."""
+    """Return whether reading all rows costs less than the next lookups, expected to be as many as before."""
     lookups = max(demand.lookups, demand.before)
     if rows is None:
         return lookups >= FIRST_LOOKUPS
@@ -277,7 +277,7 @@ def pays(demand: Demand, rows: int | None) -> bool:
 
 
 def _is_plain(view: View, values: Mapping[str, Value]) -> bool:
-    """Whether these values are equal in memory if, and only if, they are in the store."""
+    """Return whether these values are equal in memory if, and only if, they are in the store."""
     types = {key.name: key.expression.type.name for key in view.keys}
     return bool(values or not types) and all(
         value is None or types[name] in PLAIN_TYPES for name, value in values.items()
@@ -285,7 +285,7 @@ def _is_plain(view: View, values: Mapping[str, Value]) -> bool:
 
 
 def _ids(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[tuple[int, int]] | None:
-    """The halves of the ids of keys; None if one is not whole, or cannot be computed here."""
+    """The halves of the ids of keys; None if one is incomplete, or cannot be computed here."""
     ids = {key_id_of(view, alternative) for alternative in alternatives}
     return None if None in ids else [(int(id[:16], 16), int(id[16:], 16)) for id in ids if id is not None]
 

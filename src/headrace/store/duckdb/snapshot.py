@@ -103,7 +103,7 @@ class DuckSnapshot:
         return int(run(self.connection, f"SELECT count(*) FROM ({cells})")[0][0])
 
     def _count_present(self, version: Version) -> int:
-        """How many rows a table has: its stored keys without those that are deleted. Counted once for each commit."""
+        """The number of rows of a table: its stored keys without deleted ones. Counted once for each commit."""
         known, at = self._database.present, tuple(base.applied_to for base in version.bases)
         if known.get(version.id, ((), 0))[0] != at:
             sql = present_count(version.view, self.stored_in(version))
@@ -165,7 +165,7 @@ class DuckSnapshot:
         return self._database.run_again(self.connection, query, parameters)
 
     def _most_few(self, version: Version, selection: Selection) -> int:
-        """How many rows of some keys are folded in Python; while others wait, no scan for keys in part."""
+        """The most rows of some keys that are folded in Python; while others wait, no scan for keys in part."""
         if self._reader is not None:
             return FEW
         if any(len(values) < len(version.view.keys) for values in selection.where):
@@ -195,7 +195,7 @@ class DuckSnapshot:
         """The page from as few buckets as can hold it; shorter than the limit if those were too few.
 
         Buckets come first in the order, so a page that these whole buckets fill is the page of all
-        of them: a large view is not folded as a whole for each of its pages.
+        of them: a large view is not folded completely for each of its pages.
         """
         last = run(self.connection, *nth_bucket(version.view, sources, selection, limit))
         if not last:
@@ -245,14 +245,14 @@ class DuckSnapshot:
     def _reading(
         self, version: Version, selection: Selection, *, all_cells: bool = False
     ) -> tuple[list[TableSource], Selection]:
-        """What to fold for a selection, and the selection with its windows."""
+        """The sources to fold for a selection, and the selection with its windows."""
         self._give_merges(version.view)
         sources = self._sources(version, all_cells=all_cells)
         selection = self._resolve(version, sources, selection)
         return self._bounded(version, sources, selection), selection
 
     def _give_merges(self, view: View) -> None:
-        """Before a query that folds rows. DuckDB loads numpy with the functions: commands that fold none do without."""
+        """Register merges before a query that folds rows. They load numpy, which other commands do not need."""
         if any(part.merge.fold is None for _, part in partials_of(view)):
             self._database.give(MERGES)
 
@@ -278,7 +278,7 @@ class DuckSnapshot:
         return batch + [duckdb_name(table) for table in speed_tables(version)]
 
     def _sources(self, version: Version, *, all_cells: bool = False) -> list[TableSource]:
-        """Where a version's rows lie, in both layers; with `all_cells` also those without an event."""
+        """The sources of a version's rows, in both layers; with `all_cells` also those without an event."""
         if not version.whole:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
@@ -303,7 +303,7 @@ def speed_tables(version: Version) -> list[str]:
 
 
 def speed_tables_of(version: Version, stream: str) -> list[str]:
-    """Those that hold the events of one stream, the one that is merged into last."""
+    """The tables that hold the events of one stream, the one that is merged into last."""
     if version.home is None:
         return []
     base, at = version.base(stream), version.view.streams.index(stream)

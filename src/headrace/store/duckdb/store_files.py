@@ -53,7 +53,7 @@ def highest_fence(data: Path) -> int:
 
 
 def check_batch_files(data: Path, *, deep: bool) -> tuple[int, list[str]]:
-    """How many batch tables there are, and what is wrong with some; `deep` reads each whole."""
+    """The number of batch tables, and the faults of some; `deep` reads each completely."""
     files, faults = sorted(batch_folder(data).glob("*.duckdb")), []
     for file in files:
         fault = check_batch_table(file) or (_unreadable(file) if deep else None)
@@ -77,7 +77,7 @@ def _open(file: Path, fence: int) -> DuckStore:
 
 
 def _set_aside(file: Path) -> None:
-    """Keep the damaged file for whoever wants to look at it, and none of those before it."""
+    """Keep the damaged file for inspection, and none of those before it."""
     for earlier in file.parent.glob(f"{ASIDE}*"):
         earlier.unlink()
     for part in [*file.parent.glob(f"{file.name}*")]:

@@ -73,7 +73,7 @@ def stage_changes(
 
 
 def _of_touched_keys(table: View, source: str) -> str:
-    """The rows of a source that have a touched key. Their places come first: then few rows are read whole."""
+    """The rows of a source that have a touched key. Their places are found first: then few rows are read completely."""
     if place_column(table) != DUCKDB_ROW:
         return f"(SELECT * FROM {source} SEMI JOIN {_TOUCHED} USING ({KEY_ID}))"
     places = f"SELECT _s.{DUCKDB_ROW} FROM {source} AS _s SEMI JOIN {_TOUCHED} USING ({KEY_ID})"

@@ -16,7 +16,7 @@ from headrace.store.partial_columns import (
 
 ROWS = "_partials"  # the partials of a step, if they are not in files
 DUCKDB_ROW = "rowid"  # of each table of DuckDB
-STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and where each one lies in its table
+STAGED, ROW = "_staged", "_row"  # the merged rows of a step, and the place of each in its table
 
 
 def speed_table(view: str, home: int, from_commit: int, stream_at: int = 0) -> str:
@@ -76,7 +76,7 @@ def batch_only_columns(view: View) -> list[tuple[str, BatchOnly]]:
 
 
 def folded_columns(view: View, pane: str = PANE) -> str:
-    """The same columns of all rows of one key and one pane, or whatever `pane` makes of it."""
+    """The columns of all rows of one key and one pane, folded, or of the groups that `pane` gives."""
     columns = [KEY_ID, f"{pane} AS {PANE}"]
     columns += [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
     columns += counted(EVENTS, CORRECTIONS) + [fold_column(name, part) for name, part in partials_of(view)]
@@ -104,7 +104,7 @@ def merge_many(view: View, table_name: str, source: str) -> list[str]:
 
 
 def place_column(view: View) -> str:
-    """The column that says where a row lies in its table: DuckDB's, unless a key of that name hides it."""
+    """The column with the place of a row in its table: DuckDB's, unless a key of that name hides it."""
     return PANE if any(key.name.lower() == DUCKDB_ROW for key in view.keys) else DUCKDB_ROW
 
 

@@ -1,8 +1,8 @@
-"""The cells of a view over a table: made of all rows of the table, or brought on by those that a step changed.
+"""The cells of a view over a table: computed from all rows of the table, or advanced by those that a step changed.
 
 A step takes rows away from cells and adds rows to cells. What it takes away is subtracted where aggregates subtract;
 minima, maxima and the like stay unless what it takes away is what they keep. All other cells that lose a row are
-computed anew: for that the store keeps, of a view with such aggregates, what it reads of each row and the row's cell.
+computed again: for that the store keeps, of a view with such aggregates, what it reads of each row and the row's cell.
 A cell without rows stays as long as somebody follows the view, with no event in it: readers skip it, and those who
 follow the view learn that it is gone.
 """
@@ -34,21 +34,21 @@ _LOST = "_lost"  # of a cell: whether it lost what cannot be subtracted
 
 
 def made_table(view: Version, table: Version) -> str:
-    """The name of the table that tells what rows a version was made of, and has them if cells are computed anew.
+    """The name of the table that records the rows of which a version was made, for cells that are computed again.
 
-    `table` is the version of the table that they come from.
+    `table` is the version of the table that has them.
     """
     prefix = "made" if subtracts(view.view) else "rows"
     return f"{prefix}_{plain_name(view.view.name)}_{view.home}_{table.home}"
 
 
 def subtracts(view: View) -> bool:
-    """Whether a cell of the view that loses a row is never computed anew."""
+    """Return whether a cell of the view that loses a row is never computed again."""
     return all(column.aggregate.subtracts for column in view.columns)
 
 
 def is_made_of(connection: duckdb.DuckDBPyConnection, view: Version, table: Version) -> bool:
-    """Whether a version of a view was made of the rows of this version of its table."""
+    """Return whether a version of a view was made of the rows of this version of its table."""
     query = "SELECT count(*) FROM duckdb_tables() WHERE table_name = ? AND NOT temporary"
     return bool(run(connection, query, [made_table(view, table)])[0][0])
 
@@ -86,7 +86,7 @@ def fill(
 def follow(
     connection: duckdb.DuckDBPyConnection, view: Version, cells: str, table: Version, *, keep_empty: bool
 ) -> str | None:
-    """Bring a version on after a step of its table, whose `changed_rows` are there.
+    """Advance a version after a step of its table, whose `changed_rows` are there.
 
     Returns the name of a table with the cells that have changed; None if the version is not made of what the table had.
     """
@@ -134,7 +134,7 @@ def _changed_cells(view: View, cells: str) -> str:
 
 
 def _columns_now(view: View) -> Iterator[tuple[str, str]]:
-    """For each column of a cell what it is after a step, from those of the cell `t` and of the step `s`."""
+    """The value of each column of a cell after a step, from those of the cell `t` and of the step `s`."""
     plus, minus = f"_s.{_plus(EVENTS)}", f"_s.{_minus(EVENTS)}"
     yield EVENTS, f"coalesce(_t.{EVENTS}, 0) + coalesce({plus}, 0) - coalesce({minus}, 0)"
     for aggregate in _aggregates(view):
@@ -190,7 +190,7 @@ def _minus(name: str) -> str:
 
 
 def _aggregates(view: View) -> list[Aggregate]:
-    """Those of a view whose columns are all that it stores, once each."""
+    """The aggregates of a view whose columns are all that it stores, once each."""
     return list({partial_columns(column.aggregate)[0][0]: column.aggregate for column in view.columns}.values())
 
 
@@ -227,7 +227,7 @@ def read_rows(view: View, present: str) -> str:
 
 
 def fold_rows(view: View, rows: str, *groups: str) -> str:
-    """A query for the cells of such rows, with the columns of a speed table; for each of further groups apart."""
+    """A query for the cells of such rows, with the columns of a speed table; one for each of further groups."""
     written, partials = _written(view), dict[str, str]()
     for column, face in zip(view.columns, written.columns, strict=True):
         aggregate, function = face.aggregate, column.aggregate.prepares

@@ -1,7 +1,7 @@
 """Keeps views over tables up to date: after each step of their table, and when another version of it serves.
 
-Each is brought on in a transaction of its own, after that of the table. So a view that cannot be computed stalls alone,
-and one that a crash left behind is made anew from the rows of its table.
+Each advances in its own transaction, after that of the table. So a view that cannot be computed stalls alone,
+and one that lags after a crash is rebuilt from the rows of its table.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class TableViews:
         self._note = note
         self._retry_at: dict[str, float] = {}  # by view
         self._staged: dict[str, tuple[Connection, bool]] = {}  # of tables in a step: where, and whether it has rows
-        self.in_order = threading.RLock()  # views are brought on in the order of the steps of their table
+        self.in_order = threading.RLock()  # views advance in the order of the steps of their table
 
     def stage(self, connection: Connection, versions: Sequence[Version], table: Version, partials: Partials) -> None:
-        """Before a step of a table is merged, in its transaction: note the rows that it changes, for views over it."""
+        """Note the rows that a step of a table changes, for views over it; in its transaction, before the merge."""
         views = list(_over(versions, table.view.name)) if table.serving else []
         if not views:
             return
@@ -68,7 +68,7 @@ class TableViews:
         self._staged[table.view.name] = connection, bool(partials)
 
     def follow(self, versions: Sequence[Version], step: Step, tables: Sequence[str]) -> None:
-        """After a step of tables: bring on the views over them, in one transaction unless one of them fails."""
+        """After a step of tables, advance the views over them, in one transaction unless one of them fails."""
         views = [view for table in tables for view in _over(versions, table) if not self._waits(view)]
         if views:
             fault_point("table.before_views")
@@ -134,7 +134,7 @@ class TableViews:
         base = view.base(step.stream)
         of_table = is_made_of(connection, view, table)
         if view.serving and base.applied_to >= step.to_commit and of_table:
-            return  # it was made anew meanwhile
+            return  # it was rebuilt meanwhile
         # A database that was opened again has no temporary tables.
         where, changes = self._staged.get(table.view.name, (None, False))
         if not (view.serving and base.applied_to == step.from_commit and of_table and where is connection):
@@ -199,7 +199,7 @@ class TableViews:
 
 
 def _over(versions: Sequence[Version], table: str | None) -> Iterator[Version]:
-    """The versions of views over a table that serve, or will; of a view the one that is coming, if there is one."""
+    """The versions of views over a table that serve, or will; of a view the next one, if there is one."""
     live = [each for each in versions if each.live and each.view.over is not None]
     by_view = {each.view.name: each for each in sorted(live, key=lambda each: (not each.serving, each.number))}
     for each in by_view.values():

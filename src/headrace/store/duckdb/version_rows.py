@@ -92,7 +92,7 @@ def gone(view: str, number: int, reason: str = "no such version") -> ConflictErr
 
 
 def commits_text(version: Version) -> str:
-    """How many commits a version has, for an error."""
+    """The number of commits of a version, for an error."""
     return " and ".join(f"{commits} commits of {stream}" for stream, commits in version.commits.items())
 
 
@@ -114,7 +114,7 @@ def starting_base(stream: str, patience_ms: int, at: Point, *, own_time: bool = 
 
 
 def adopted_base(base: Base, patience_ms: int) -> Base:
-    """What a free edit takes over. A stall ends: the edit may have corrected its cause."""
+    """The values that a free edit takes over. A stall ends: the edit may have corrected its cause."""
     since = base.patience_from if patience_ms == base.patience_ms else base.applied_to
     return replace(base, patience_ms=patience_ms, patience_from=since, stalled=None, quarantined=False)
 
@@ -168,7 +168,7 @@ def delete_version(connection: Connection, version: Version) -> None:
 
 @lru_cache(maxsize=MOST_VERSIONS)
 def _position(value: str | int) -> Position | None:
-    """From the column; a number in a file of format 3."""
+    """The position in a column; a number in a file of format 3."""
     offsets = orjson.loads(value) if isinstance(value, str) else value
     return None if offsets == UNKNOWN else Position.from_json(offsets)
 

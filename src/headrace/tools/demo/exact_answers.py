@@ -68,7 +68,7 @@ class ViewRule:
         return range(last, at_us - self.size_us, -slide)
 
     def is_settled(self, start_us: int, newest_us: int) -> bool:
-        """Whether the window is settled."""
+        """Return whether the window is settled."""
         assert self.size_us is not None, "a view without window has nothing to settle"
         return start_us + self.size_us + PATIENCE_US <= newest_us
 

@@ -96,7 +96,7 @@ def _compare_estimate(result: ViewCheck, name: str, exact: int, served: Any) -> 
 
 
 def _same(exact: Any, served: Any) -> bool:
-    """Whether the served JSON value equals the exact one, in the JSON form of its type."""
+    """Return whether the served JSON value equals the exact one, in the JSON form of its type."""
     match exact:
         case None:
             return served is None

@@ -1,4 +1,4 @@
-"""What happens while the traffic runs: an edit of a serving view, and one event three hours late."""
+"""The edit of a serving view while it is queried, and one event three hours late."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Late:
 
     @property
     def ok(self) -> bool:
-        """Whether the cell counts one event more, and explain marks it and counts as the view does."""
+        """Return whether the cell counts one event more, and explain marks it and counts as the view does."""
         before, after, late_event = self.before or {"hits": 0}, self.after, self.late_event
         return (
             after is not None
@@ -123,12 +123,12 @@ class LiveEdit(threading.Thread):
 
     @property
     def took_s(self) -> float:
-        """From the plan to the end of the comparison."""
+        """The time from the plan to the end of the comparison."""
         return sum(step.took_s or 0.0 for step in self.steps)
 
     @property
     def swapped(self) -> bool:
-        """Whether the new version answers."""
+        """Return whether the new version answers."""
         return self.versions != (0, 0)
 
     @property

@@ -35,7 +35,7 @@ class StreamFigures:
 
 @dataclass
 class Figures:
-    """Everything that the page shows. Other threads write the tallies; this thread writes the rest."""
+    """The figures that the page shows. Other threads write the tallies; this thread writes the rest."""
 
     seed: int
     flow_s: float

@@ -1,4 +1,4 @@
-"""What the demo prints: the live page with the steps of the edit, plain lines without a terminal, the result."""
+"""Prints the demo: the live page with the steps of the edit, plain lines without a terminal, the result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _queries(edit: LiveEdit) -> Text:
 
 
 def render_late(late: Late) -> RenderableType:
-    """The cell before and after, and the events behind it, the late one marked."""
+    """The cell before and after, and its events, the late one marked."""
     title = Text(f"one event three hours late: {late.event['page']} at {_clock(late.event['at'])}", style="bold")
     window = f"{_clock(late.explanation['window_start'])} to {_clock(late.explanation['window_end'])}"
     change = Text.assemble(
@@ -128,7 +128,7 @@ def render_page(figures: Figures) -> RenderableType:
 
 
 def plain_line(figures: Figures) -> str:
-    """The same in one line."""
+    """The figures in one line."""
     if not figures.streams:
         return f"{figures.elapsed_s:5.1f} s  {figures.phase}"
     dead = sum(stream.dead_letters for stream in figures.streams)

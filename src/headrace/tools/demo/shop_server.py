@@ -73,7 +73,7 @@ class ServerReader:
             cursor = {"cursor": answer["next_cursor"]}
 
     def has(self, token: str) -> bool:
-        """Whether every view has the events of a token; waits up to a second."""
+        """Return whether every view has the events of a token; waits up to a second."""
         state = self.get(f"/v1/tokens/{token}", wait="1s")
         if state["stalled"]:
             raise UnavailableError(f"views are stalled: {', '.join(state['stalled'])}", fix="`headrace views` says why")

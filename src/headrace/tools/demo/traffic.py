@@ -195,7 +195,7 @@ class Draw(Generic[Word]):
         self._edges: npt.NDArray[np.float64] = np.cumsum(weights) / weights.sum()
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Word]:
-        """That many words."""
+        """Draw values at random."""
         indexes = np.minimum(np.searchsorted(self._edges, rng.random(count), side="right"), len(self._words) - 1)
         return [self._words[index] for index in indexes.tolist()]
 
@@ -254,7 +254,7 @@ class Traffic:
             pairs[index] = pairs[index - 1]
         lines = [orjson.dumps(event) for event, _ in pairs]
         truths = [truth for _, truth in pairs]
-        # Invalid events come in groups, as from one faulty client.
+        # Invalid events arrive in groups, as from one faulty client.
         if size and rng.random() < 0.25:
             for index in rng.integers(0, size, 1 + size // 40).tolist():
                 lines[index] = spoil(pairs[index][0], int(rng.integers(1 << 16)))
@@ -334,7 +334,7 @@ def _orders(rng: np.random.Generator, times: Array, tick: int) -> list[EventAndT
 
 
 def _put(event: dict[str, Any], name: str, word: str | None) -> str | None:
-    """Set the field, unless it is to be missing; returns the true value."""
+    """Set the field, unless it should be missing; returns the true value."""
     if word == MISSING:
         return None
     event[name] = word
@@ -360,7 +360,7 @@ def _utc(us: int) -> str:
 
 
 def _offset(us: int) -> str:
-    """The same time in another time zone."""
+    """The time in another time zone."""
     moment = datetime.fromtimestamp(us // SECOND_US, timezone(timedelta(hours=5, minutes=30)))
     return moment.replace(microsecond=us % SECOND_US).isoformat()
 

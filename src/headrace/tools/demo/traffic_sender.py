@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0  # for one request with its retries
 
 @dataclass
 class Tally:
-    """What was sent and how the server replied. One thread writes, others read."""
+    """The counts of sent events and of the server's replies. One thread writes, others read."""
 
     events: int = 0
     accepted: int = 0

@@ -75,7 +75,7 @@ def _open(workspace: Workspace, stream: Stream) -> LakeTable | Finding | None:
 
 
 def _check_lake(name: str, table: LakeTable, deep: bool) -> Finding:
-    """Whether the log is complete, and each of its files exists unchanged."""
+    """Return whether the log is complete, and each of its files exists unchanged."""
     check, files = f"lake {name}", table.all_files()
     faults = [*check_log(table.storage), *check_files(table.storage, files)]
     faults = faults or (check_contents if deep else check_footers)(table.storage, files)
@@ -108,7 +108,7 @@ def _formats(workspace: Workspace, catalog: Catalog, tables: list[LakeTable]) ->
 
 
 def check_clock(workspace: Workspace) -> Finding:
-    """Whether data has times in the future."""
+    """Return whether data has times in the future."""
     newest = 0.0
     for folder in (workspace.data / "journal", workspace.data / "lake"):
         newest = max([newest, *(path.stat().st_mtime for path in _newest_of(folder))])
@@ -124,7 +124,7 @@ def _newest_of(folder: Path) -> list[Path]:
 
 
 def _check_store(workspace: Workspace, catalog: Catalog, commits: dict[str, int]) -> list[Finding]:
-    """Whether each view is at the end of the lake, and not ahead of it."""
+    """Return whether each view is at the end of the lake, and not ahead of it."""
     holder = live_holder(workspace.lease_file)
     try:
         if holder:
@@ -184,7 +184,7 @@ def _check_view(name: str, applied_to: int, commits: int, stalled: str | None) -
 
 
 def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
-    """Whether batch tables and slices of builds can be read; `deep` reads every batch table completely."""
+    """Return whether batch tables and slices of builds can be read; `deep` reads every batch table completely."""
     faults = _table_faults(workspace) if live_holder(workspace.lease_file) is None else []
     tables, file_faults = check_batch_tables(workspace, deep=deep)
     findings = [bad("batch tables", fault, AGAIN) for fault in dict.fromkeys([*faults, *file_faults])]

@@ -31,15 +31,15 @@ class Finding(Shown):
 
 
 def good(check: str, message: str) -> Finding:
-    """No problems found."""
+    """A check that passed."""
     return Finding(check, "ok", message)
 
 
 def warn(check: str, message: str, fix: str) -> Finding:
-    """It works, but needs attention."""
+    """A check that passed, but needs attention."""
     return Finding(check, "warning", message, fix)
 
 
 def bad(check: str, message: str, fix: str) -> Finding:
-    """It does not work."""
+    """A check that failed."""
     return Finding(check, "error", message, fix)

@@ -23,7 +23,7 @@ MOST_BYTES = 64 << 20  # of the newest segment, whose records are checked one by
 
 
 def check_journal(name: str, folder: Path, lake_end: int) -> Finding:
-    """Whether the events that are not in the lake yet can be read from the journal."""
+    """Return whether the events that are not in the lake yet can be read from the journal."""
     check = f"journal {name}"
     if not folder.is_dir():
         return _missing(check, folder, lake_end)

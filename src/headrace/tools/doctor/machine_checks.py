@@ -21,7 +21,7 @@ _CLAUSE = re.compile(r"(>=|==|<=|<|>|!=|~=)\s*([0-9][\w.]*)")
 
 
 def check_machine() -> list[Finding]:
-    """What commands and Spark need of this machine."""
+    """Check what commands and Spark need of this machine."""
     return [_check_python(), _check_packages(requires("headrace") or []), _check_java(), check_memory()]
 
 
@@ -53,7 +53,7 @@ def _check_packages(requirements: list[str]) -> Finding:
 
 
 def _applies(marker: str) -> bool:
-    """Whether a requirement applies to this machine: not that of an extra or of another system."""
+    """Return whether a requirement applies to this machine: not that of an extra or of another system."""
     if "extra" in marker:
         return False
     return not ("sys_platform != 'win32'" in marker.replace('"', "'") and sys.platform == "win32")
@@ -106,7 +106,7 @@ def _check_java() -> Finding:
 
 
 def check_memory(meminfo: Path = Path("/proc/meminfo")) -> Finding:
-    """Whether there is enough free memory for a server."""
+    """Return whether there is enough free memory for a server."""
     try:
         fields = dict(re.findall(r"(\w+):\s+(\d+) kB", meminfo.read_text()))
         free_mb, total_mb = int(fields["MemAvailable"]) // 1024, int(fields["MemTotal"]) // 1024

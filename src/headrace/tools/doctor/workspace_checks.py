@@ -47,7 +47,7 @@ FULL_BYTES = 100_000_000
 
 
 def check_workspace(workspace: Workspace) -> list[Finding]:
-    """What `headrace up` needs before it reads any data."""
+    """Check what `headrace up` needs before it reads any data."""
     return [
         check_disk(workspace.data),
         check_folders(workspace),
@@ -58,7 +58,7 @@ def check_workspace(workspace: Workspace) -> list[Finding]:
 
 
 def check_disk(folder: Path) -> Finding:
-    """Whether there is enough disk space for the data."""
+    """Return whether there is enough disk space for the data."""
     usage = shutil.disk_usage(_nearest(folder))
     message = f"{usage.free / 1e9:,.1f} GB of {usage.total / 1e9:,.1f} GB are free at '{folder}'"
     fix = "free space, or set `data` in headrace.toml to a larger disk and move the folder there"
@@ -70,7 +70,7 @@ def check_disk(folder: Path) -> Finding:
 
 
 def check_folders(workspace: Workspace) -> Finding:
-    """Whether files can be written in each folder, by writing one."""
+    """Return whether files can be written in each folder, by writing one."""
     folders: set[Path] = set()
     for folder in _folders(workspace.data):
         nearest = _nearest(folder)
@@ -100,7 +100,7 @@ def _folders(data: Path) -> Iterator[Path]:
 
 
 def check_lease(workspace: Workspace) -> Finding:
-    """Which process holds the workspace."""
+    """Find the process that holds the workspace."""
     holder = read_holder(workspace.lease_file)
     if holder is None:
         if workspace.lease_file.exists():
@@ -124,7 +124,7 @@ def check_lease(workspace: Workspace) -> Finding:
 
 
 def check_port(workspace: Workspace) -> Finding:
-    """Whether the port is free, or held by this workspace's own server."""
+    """Return whether the port is free, or held by this workspace's own server."""
     settings = workspace.settings
     holder = live_holder(workspace.lease_file)
     if holder and holder.url:
@@ -149,7 +149,7 @@ def check_port(workspace: Workspace) -> Finding:
 
 
 def check_definitions(workspace: Workspace) -> list[Finding]:
-    """Whether the definitions load, and whether they are what runs."""
+    """Return whether the definitions load, and whether they are what runs."""
     try:
         catalog = load(workspace.definitions)
     except DefinitionErrors as errors:

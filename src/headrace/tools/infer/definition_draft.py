@@ -1,4 +1,4 @@
-"""From samples to a definition: fields, event time, patience and a first view, which the parser tries on the sample."""
+"""Infers a definition from samples: fields, event time, patience and a first view, tried on the sample."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Draft:
 
     @property
     def fitting(self) -> int:
-        """How many of the sampled events the stream accepts."""
+        """The number of sampled events that the stream accepts."""
         return self.sampled - sum(self.refused.values())
 
 
@@ -201,7 +201,7 @@ def _line_time(kind: str) -> str:
 
 
 def _notes(fields: InferredFields, reading: Reading | None, span: Span | None, refusals: dict[str, int]) -> list[str]:
-    """What the user should know before the next step."""
+    """Remarks that the user should read before the next step."""
     notes = []
     if fields.kind:
         notes.append(f"the stream has FORMAT TEXT, so an event is a line; the file holds {fields.kind}")
@@ -234,13 +234,13 @@ def _notes(fields: InferredFields, reading: Reading | None, span: Span | None, r
 
 @dataclass(frozen=True)
 class Span:
-    """From the first event to the last, and the lateness that all but the latest 1 % stay within."""
+    """The time from the first event to the last, and the lateness that all but the latest 1 % stay within."""
 
     first_us: int
     last_us: int
     lateness_ms: int
     events: int
-    late: int  # events that come after a newer one
+    late: int  # events that arrive after a newer one
     newest_first: bool  # the file is in descending order, so all but the first event are late
 
     @property

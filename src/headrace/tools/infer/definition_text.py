@@ -43,12 +43,12 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Its name in an answer."""
+        """The name in an answer."""
         return self.name.replace(".", "_")
 
     @property
     def select_item(self) -> str:
-        """Its item in SELECT; a part of a field needs an alias."""
+        """The item in SELECT; a part of a field needs an alias."""
         return path_sql(self.name) if self.label == self.name else f"{path_sql(self.name)} AS {quote(self.label)}"
 
 
@@ -162,7 +162,7 @@ class DraftField:
 
     @property
     def rest(self) -> str:
-        """What follows the name."""
+        """The part that follows the name."""
         expression = f" AS {self.expression}" if self.expression else ""
         source = f" FROM {escape(self.path)}" if self.path else ""
         return f"{self.type}{source}{'' if self.nullable else ' NOT NULL'}{expression}"

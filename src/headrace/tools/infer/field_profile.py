@@ -73,13 +73,13 @@ def words_of(name: str) -> list[str]:
 
 
 def is_identity(name: str) -> bool:
-    """Whether this is the name of an identity, whose numbers are not amounts."""
+    """Return whether this is the name of an identity, whose numbers are not amounts."""
     words = words_of(name)
     return bool(words) and (words[-1] in IDENTITIES or words[0] in ("id", "uuid") or words == ["isbn"])
 
 
 def is_time(name: str) -> bool:
-    """Whether this is the name of a time."""
+    """Return whether this is the name of a time."""
     return bool(TIME_WORDS & set(words_of(name)))
 
 

@@ -43,12 +43,12 @@ class FileSample:
 
     @property
     def texts(self) -> bool:
-        """Whether the format has only text."""
+        """Return whether the format has only text."""
         return self.layout.format is Format.CSV
 
     @property
     def is_text(self) -> bool:
-        """Whether an event is a line of text."""
+        """Return whether an event is a line of text."""
         return self.layout.format is Format.TEXT
 
     @cached_property
@@ -58,7 +58,7 @@ class FileSample:
 
     @property
     def shape(self) -> frozenset[str]:
-        """What events of one stream share: the names of their fields, or the kind of their lines."""
+        """The common parts of the events of a stream: their field names, or the kind of their lines."""
         return frozenset([self.kind.name]) if self.is_text else frozenset(name for row in self.rows for name in row)
 
     def as_lines(self, stream: Stream) -> bytes:
@@ -133,7 +133,7 @@ def _layout(path: Path, source: ByteSource, fields: tuple[str, ...]) -> tuple[Fi
 
 
 def _is_text(path: Path, head: bytes) -> bool:
-    """Whether lines are a log, or at least not rows of CSV; a file name that ends in .csv decides."""
+    """Return whether lines are a log, or at least not rows of CSV; a file name that ends in .csv decides."""
     name_format = format_of_name(path.name)
     if name_format is Format.CSV:
         return False
@@ -172,7 +172,7 @@ def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[FileL
 
 
 def _is_even(head: bytes, delimiter: str) -> bool:
-    """Whether the first lines have the same number of columns."""
+    """Return whether the first lines have the same number of columns."""
     lines = head.decode(errors="replace").splitlines()[:5]
     return len({line.count(delimiter) for line in lines}) == 1
 
@@ -197,7 +197,7 @@ def _take(pieces: Iterable[bytes], rows: int, size: int) -> list[bytes]:
 
 
 def _spread(path: Path, layout: FileLayout) -> list[bytes]:
-    """Whole lines of pieces at even distances after the head, if the format can be read from any line."""
+    """Complete lines of pieces at even distances after the head, if the format can be read from any line."""
     with path.open("rb") as file:
         head = file.read(MOST_BYTES)
         if layout.format not in (Format.NDJSON, Format.CSV, Format.TEXT) or compression_of(head[:4]):

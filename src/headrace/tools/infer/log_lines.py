@@ -29,7 +29,7 @@ class LineKind:
 
     @property
     def is_access_log(self) -> bool:
-        """Whether it is an access log, which cannot be mistaken for anything else."""
+        """Return whether it is an access log, which cannot be mistaken for anything else."""
         return self.fields[: len(_ACCESS_FIELDS)] == _ACCESS_FIELDS
 
 

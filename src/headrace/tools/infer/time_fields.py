@@ -137,7 +137,7 @@ def _day_month_year(name: str, values: list[str]) -> tuple[str, int, str]:
     matches = [match for value in values if (match := _PARTS.fullmatch(value))]
     first = max(int(match[1]) for match in matches)
     second = max(int(match[3]) for match in matches)
-    # If no day is past the 12th, only the separator tells days from months.
+    # If no day is past the 12th, only the separator distinguishes days from months.
     days_first = first > 12 or (second <= 12 and matches[0][2] != "/")
     comment = f"times with the {'day' if days_first else 'month'} first"
     if first <= 12 and second <= 12:

@@ -52,7 +52,7 @@ def expected_value(node: YamlNode, of: Type) -> Any:
 
 
 def _number(node: Text, of: Type) -> Decimal:
-    """With all its digits, whatever the type: a value that the column cannot have differs from each that it can."""
+    """The number with all its digits, whatever the type: a value that the column cannot have equals none."""
     text = node.value.strip().lower()
     try:
         return Decimal(text.replace(".nan", "nan").replace(".inf", "infinity"))
@@ -61,7 +61,7 @@ def _number(node: Text, of: Type) -> Decimal:
 
 
 def equal(found: Any, expected: Any, tolerance: Tolerance | None) -> bool:
-    """Whether a value is the expected one. What is expected of a STRUCT says nothing of parts that it does not name."""
+    """Return whether a value is the expected one. Parts of a STRUCT that are not named may have any value."""
     if found is None or expected is None:
         return found is None and expected is None
     if isinstance(expected, dict):
@@ -131,7 +131,7 @@ def compare_outcome(expected: Expected, outcome: Outcome, keys: Sequence[str], o
     alike = [
         compare_answer(expected, replace(layer_answer, layer=""), keys, ordered) for layer_answer in outcome.answers
     ]
-    if all(each == alike[0] for each in alike):  # the layers agree: what is wrong is told once
+    if all(each == alike[0] for each in alike):  # the layers agree: a mismatch is reported once
         return differences + (alike[0] if alike else [])
     return differences + [
         d for layer_answer in outcome.answers for d in compare_answer(expected, layer_answer, keys, ordered)
@@ -156,7 +156,7 @@ def compare_answer(expected: Expected, layer_answer: LayerAnswer, keys: Sequence
 def compare_rows(
     expected: Expected, answer: Answer, keys: Sequence[str], ordered: bool, layer: str = ""
 ) -> RowsDifference | None:
-    """Expected rows beside found ones; None if they agree."""
+    """Expected rows next to found ones; None if they agree."""
     types = dict(answer.columns)
     rows = [_typed(row, types, answer.view) for row in expected.rows or ()]
     tolerance = {name: expected.tolerance_of(name) or stated_error(answer.approximate.get(name)) for name in types}
@@ -209,7 +209,7 @@ def _in_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong) -> list[R
 
 
 def _in_any_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong, keys: Sequence[str]) -> list[RowDifference]:
-    """As many rows as can agree do. Of the others, those of one key and window, then those with most in common."""
+    """Pair as many rows as can agree. Of the others, those of one key and window, then those with most in common."""
     identity = [*keys, "window_start", "window_end"]
     pairs = match([[at for at in near if not wrong(row, found[at])] for row, near in _near(rows, found, identity)])
     compared = {number: RowDifference("same", rows[number], found[at]) for number, at in pairs.items()}
@@ -229,7 +229,7 @@ def _in_any_order(rows: Sequence[Row], found: Sequence[Row], wrong: Wrong, keys:
 
 
 def _near(rows: Sequence[Row], found: Sequence[Row], identity: Sequence[str]) -> Iterator[tuple[Row, Sequence[int]]]:
-    """Each row with the found ones that may agree with it: those with its keys and window, if it names some."""
+    """Pair each row with the found ones that may agree with it: those with its keys and window, if it names some."""
     places: dict[tuple[str, ...], dict[Any, list[int]]] = {}
     for row in rows:
         # A text or a time is itself; a number may be within its tolerance of another.
@@ -242,7 +242,7 @@ def _near(rows: Sequence[Row], found: Sequence[Row], identity: Sequence[str]) ->
 
 
 def match(agreeing: Sequence[Sequence[int]]) -> dict[int, int]:
-    """As many pairs as possible of a row and one of those that agree with it, each of which is used once.
+    """Find as many pairs as possible of a row and one of those that agree with it, each of which is used once.
 
     A row that names few columns agrees with many: it must not keep the only one that another row agrees with.
     """
@@ -287,7 +287,7 @@ def _summary(rows: RowsDifference) -> str:
 
 
 def compare_letters(expected: Sequence[ExpectedLetter] | None, found: Sequence[Letter]) -> list[Mismatch]:
-    """Each dead letter is expected once. A test that says nothing of them expects none."""
+    """Compare dead letters, each of which is expected once. A test that says nothing of them expects none."""
     left = list(found)
     differences = []
     for letter in expected or ():
@@ -309,7 +309,7 @@ def _fits(letter: ExpectedLetter, other: Letter) -> bool:
 
 
 def compare_errors(expected: Sequence[str], found: Sequence[str]) -> list[Mismatch]:
-    """Each error is expected once, by a part of its text."""
+    """Compare errors, each of which is expected once, by a part of its text."""
     left = list(found)
     differences = []
     for part in expected:

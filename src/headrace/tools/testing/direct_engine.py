@@ -1,4 +1,4 @@
-"""What runs a test: events in, answers and dead letters out. Here without Spark: the parser, DuckDB's lift, a store."""
+"""Runs a test: events in, answers and dead letters out. Here without Spark: the parser, DuckDB's lift, a store."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class LayerAnswer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the events: dead letters, and the answers to the question."""
+    """The results of the events: dead letters, and the answers to the question."""
 
     letters: tuple[Letter, ...]
     answers: tuple[LayerAnswer, ...] = ()
@@ -202,7 +202,7 @@ class QuickEngine:
 
 @dataclass
 class _Log:
-    """How far a stream is, and, if tables are made of it, the files of its commits."""
+    """The state of a stream, and, if tables are made of it, the files of its commits."""
 
     stream: Stream
     judge: RepeatCheck | None
@@ -299,7 +299,7 @@ def _parse(
 
 
 def _judge(judge: RepeatCheck, rows: pa.Table, reasons: pa.Array | None) -> pa.Array | None:
-    """Why events are dead letters, also those that repeat others."""
+    """The reasons why events are dead letters, also those that repeat others."""
     good = np.ones(len(rows), bool) if reasons is None else reasons.is_null().to_numpy(zero_copy_only=False)
     parsed = rows.filter(pa.array(good))
     first = judge.judge(parsed)

@@ -88,7 +88,7 @@ def _event(stream: Stream, line: str) -> str:
 
 
 def write_rows(answer: Answer) -> list[str]:
-    """Its rows in YAML."""
+    """Write its rows in YAML."""
     return [
         "{" + ", ".join(f"{_name(name)}: {_cell(value)}" for name, value in row.items() if name not in LEFT_OUT) + "}"
         for row in answer.rows()

@@ -53,7 +53,7 @@ class GivenEvents:
 
 @dataclass(frozen=True)
 class Commit:
-    """Events that come together, in the order of their arrival."""
+    """Events that arrive together, in the order of their arrival."""
 
     lines: tuple[bytes, ...]
     arrived_us: npt.NDArray[np.int64]
@@ -145,7 +145,7 @@ def _arrival(node: YamlNode) -> int:
 
 
 def _notes(stream: Stream, node: YamlNode) -> Iterator[str]:
-    """What the stream makes of fields that it does not declare."""
+    """Remarks on fields that the stream does not declare."""
     if not isinstance(node, YamlFields) or stream.format == TEXT:
         return
     declared = event_names(stream)
@@ -166,7 +166,7 @@ def event_names(stream: Stream) -> set[str]:
 
 
 def in_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
-    """These streams in the order in which events that come together are committed: logs of tables first.
+    """These streams in the order in which events that arrive together are committed: logs of tables first.
 
     So does a server that starts: events are joined to the rows that were sent before it.
     """
@@ -191,9 +191,9 @@ def in_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
 
 
 def arrange(streams: Sequence[GivenEvents]) -> list[tuple[str, Commit]]:
-    """The commits of all streams with their names, in order; of those that come together, in that of `streams`.
+    """The commits of all streams with their names, in order; of those that arrive together, in that of `streams`.
 
-    If the file says where commits end, the first ones of all streams come together, then the second ones, and so on.
+    If the file says where commits end, the first ones of all streams arrive together, then the second ones, and so on.
     Else there is one for each arrival that is given, in the order of arrival; else one. An event that gives no arrival
     is on time: it arrives at its event time, and a row of a table before all events.
     """
@@ -205,7 +205,7 @@ def arrange(streams: Sequence[GivenEvents]) -> list[tuple[str, Commit]]:
 
 @dataclass(frozen=True)
 class _Arrival:
-    """An event of a stream, when it arrives, and what it comes after."""
+    """An event of a stream, when it arrives, and what it follows."""
 
     stream: str
     event: GivenEvent

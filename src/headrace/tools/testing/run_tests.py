@@ -31,7 +31,7 @@ State = Literal["passed", "failed", "skipped", "bad"]
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of a test. `error` says why it is skipped, or what is wrong with the test itself."""
+    """The result of a test. `error` says why it is skipped, or what is wrong with the test itself."""
 
     test: DefinitionTest
     state: State
@@ -65,7 +65,7 @@ class Runner:
             state, error = "bad", mistake
         except HeadraceError as failure:
             state, differences = "failed", [Mismatch(str(failure))]
-        except Exception as failure:  # of an engine: the other tests go on
+        except Exception as failure:  # of an engine: the other tests continue
             message = f"{type(failure).__name__}: {one_line(failure)}"
             state, differences = "failed", [Mismatch(f"{message}; please report it")]
         return RunResult(test, state, time.perf_counter() - began, tuple(differences), error, tuple(notes))
@@ -151,7 +151,7 @@ def _instead_of_view(name: str, catalog: Catalog) -> str | None:
 
 
 def is_ordered(ask: YamlFields | Text) -> bool:
-    """Whether the question asks for an order."""
+    """Return whether the question asks for an order."""
     return isinstance(ask, YamlFields) and any(name in ask.values for name in ORDERS)
 
 

@@ -47,7 +47,7 @@ MOST_PIECES = 100  # of work for one view; a test has few events, so more of it 
 
 
 class SparkEngine:
-    """Each test has a folder of its own with all that a workspace has."""
+    """Runs each test in a separate folder with all that a workspace has."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -88,7 +88,7 @@ class SparkEngine:
 def _answers(
     store: Store, reader: AnswerReader, catalog: Catalog, pipelines: Mapping[str, _Pipeline], request: Request
 ) -> Iterator[LayerAnswer]:
-    """What the speed layer says, and what the batch layer says after a beat, which compares the two."""
+    """The answer of the speed layer, and that of the batch layer after a beat, which compares the two."""
     for pipeline in pipelines.values():
         pipeline.maintain()
     yield LayerAnswer(reader.ask(catalog, request), "speed layer")
@@ -141,7 +141,7 @@ class _Pipeline:
 
     @property
     def commits(self) -> int:
-        """How many commits its log has."""
+        """The number of commits of its log."""
         return self._table.state.next_commit
 
     def append(self, commit: Commit) -> None:
@@ -155,7 +155,7 @@ class _Pipeline:
 
     @property
     def lake(self) -> tuple[Stream, LakeTable]:
-        """Its stream, and the log of its events."""
+        """The stream, and the log of its events."""
         return self._stream, self._table
 
     def letters(self) -> list[Letter]:
@@ -165,7 +165,7 @@ class _Pipeline:
         return [Letter(self._stream.name, letter.value, letter.reason) for letter in reversed(page.dead_letters)]
 
     def maintain(self) -> None:
-        """Bring the view up to the lake."""
+        """Advance the view to the end of the lake."""
         for _ in range(MOST_PIECES):
             if not (self._fused.run_once() or self._speed.run_once()):
                 return

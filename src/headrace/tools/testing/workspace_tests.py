@@ -84,7 +84,7 @@ def _engine(workspace: Workspace, *, spark: bool) -> Iterator[Engine]:
             from headrace.tools.testing.spark_engine import SparkEngine
             from headrace.workspace.local_spark import local_session
 
-            configure("error")  # what fails is told with its test
+            configure("error")  # failures are reported with their test
             engine: Engine = SparkEngine(stack.enter_context(local_session(workspace, keep_log=False)))
         else:
             engine = QuickEngine()
@@ -99,7 +99,7 @@ def _shown(path: Path) -> str:
 
 
 def nothing_ran(results: Sequence[RunResult]) -> str | None:
-    """Why a run of tests shows nothing: all of them were skipped; None if one ran."""
+    """The reason why a run of tests shows nothing: all of them were skipped; None if one ran."""
     if not results or any(result.state != "skipped" for result in results):
         return None
     names = ", ".join(repr(result.test.name) for result in results[:MOST_NAMES])

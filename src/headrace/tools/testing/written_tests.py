@@ -13,7 +13,7 @@ from headrace.tools.testing.yaml_file import Items, Text, YamlFields, YamlNode, 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a number may be from the expected one: an amount, or a share of it."""
+    """The allowed distance of a number from the expected one: an amount, or a share of it."""
 
     amount: Decimal
     relative: bool = False
@@ -35,10 +35,10 @@ class ExpectedLetter:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a test expects. None: it says nothing about it, and then there must be no dead letter and no error."""
+    """The expectations of a test. None: not checked, and then there must be no dead letter and no error."""
 
     rows: tuple[YamlFields, ...] | None = None
-    ordered: bool = False  # rows come in this order
+    ordered: bool = False  # rows have this order
     exact: bool = False  # rows have no other columns than the expected ones
     tolerance: Mapping[str, Tolerance] | None = None  # by column; "" is every column
     dead_letters: tuple[ExpectedLetter, ...] | None = None
@@ -47,7 +47,7 @@ class Expected:
     changes: Mapping[str, Text] | None = None  # what `plan` says of streams and views
 
     def tolerance_of(self, column: str) -> Tolerance | None:
-        """That of a column, if one is given."""
+        """The tolerance of a column, if one is given."""
         by_column = self.tolerance or {}
         return by_column.get(column, by_column.get(""))
 
@@ -65,7 +65,7 @@ class DefinitionTest:
 
     @property
     def id(self) -> str:
-        """What it is selected by: its file and its name."""
+        """The name that it is selected by: its file and its name."""
         return f"{self.where.file}::{self.name}"
 
 
@@ -90,7 +90,7 @@ def read_file(path: Path, name: str) -> tuple[list[DefinitionTest], list[BadTest
 
 
 def read_text(text: str, name: str = "<yaml>") -> tuple[list[DefinitionTest], list[BadTestError]]:
-    """The same of a text."""
+    """Read a document from a text."""
     try:
         return _read_root(parse_document(text, name))
     except BadTestError as error:

@@ -56,7 +56,7 @@ class YamlNode:
 
     @property
     def where(self) -> Location:
-        """Its place."""
+        """The place in the file."""
         return Location(self.source.name, self.line, self.column)
 
     def error(
@@ -66,11 +66,11 @@ class YamlNode:
         return self.source.error(self.line, self.column, message, found=found, expected=expected, fix=fix)
 
     def literal(self) -> Any:
-        """Its value: None, bool, int, Decimal, str, list or dict. A time is a text."""
+        """The value: None, bool, int, Decimal, str, list or dict. A time is a text."""
         raise NotImplementedError
 
     def json(self) -> str:
-        """The same as JSON; numbers keep their digits."""
+        """The value as JSON; numbers keep their digits."""
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ class Text(YamlNode):
 
     @property
     def is_null(self) -> bool:
-        """Whether it says null."""
+        """Return whether it says null."""
         return self.plain and self.value in _WORDS and _WORDS[self.value] is None
 
     def literal(self) -> Any:
@@ -162,7 +162,7 @@ def read_document(path: Path, name: str) -> YamlNode | None:
 
 
 def parse_document(text: str, name: str) -> YamlNode | None:
-    """The same of a text."""
+    """Read a document from a text."""
     source = YamlFile(name, text)
     try:
         root = yaml.compose(text, Loader=LOADER)
@@ -192,7 +192,7 @@ def _unclosed_bracket(text: str) -> yaml.Mark | None:
                     break
                 opened.pop()
     except yaml.YAMLError:
-        return None  # another mistake comes first
+        return None  # another mistake is reported first
     return opened[-1].start_mark if opened else None
 
 
@@ -207,7 +207,7 @@ def _yaml_hint(text: str, line: int) -> str | None:
 
 
 class _Converter:
-    """From PyYAML's nodes to ours."""
+    """Converts PyYAML's nodes to ours."""
 
     def __init__(self, source: YamlFile) -> None:
         self._source = source

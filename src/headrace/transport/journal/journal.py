@@ -53,7 +53,7 @@ class _Request:
 
 
 class _Command(Enum):
-    """What the queue of the writing thread holds besides requests."""
+    """An entry in the queue of the writing thread that is not a request."""
 
     MEND = "mend"
     STOP = "stop"
@@ -114,7 +114,7 @@ class Journal:
 
     @property
     def reader(self) -> JournalReader:
-        """How other processes read it."""
+        """The reader for other processes."""
         return JournalReader(self.folder)
 
     # Accepting requests
@@ -166,7 +166,7 @@ class Journal:
         return self._clock_us()
 
     def age_ms(self, position: Position) -> int | None:
-        """How long ago the record at this position arrived; 0 if all lies before it; None if no clock can tell."""
+        """The age of the record at this position; 0 if all lies before it; None if no clock knows it."""
         offset = position.offset()
         if offset >= self._segments.end:
             return 0
@@ -192,7 +192,7 @@ class Journal:
 
     @property
     def start(self) -> Position:
-        """The first position that is still stored: what lies before it is in the lake only."""
+        """The first position that is still stored: earlier events are in the lake only."""
         return Position.at(self._segments.start)
 
     def lags(self, position: Position) -> None:
@@ -307,7 +307,7 @@ class Journal:
 
 
 class _Ages:
-    """When this process accepted the newest some thousand groups, by the monotonic clock. Safe for several threads."""
+    """The times when this process accepted the newest some thousand groups, by the monotonic clock. Thread-safe."""
 
     def __init__(self) -> None:
         self._positions: list[int] = []
@@ -325,14 +325,14 @@ class _Ages:
                 del self._positions[: MOST_AGES // 2], self._times_s[: MOST_AGES // 2]
 
     def arrival_s(self, position: int) -> float | None:
-        """When the record at a position arrived, or a little earlier; None if it is older than all entries."""
+        """The arrival of the record at a position, or a little earlier; None if it is older than all entries."""
         with self._lock:
             index = bisect_right(self._positions, position) - 1
             return self._times_s[index] if index >= 0 else None
 
 
 def read_sent(folder: Path) -> SentFiles:
-    """Which files were sent, from a journal that no process writes."""
+    """The files that were sent, from a journal that no process writes."""
     check_format(folder)
     sent = SentFiles.read(folder)
     visit_records(folder, lambda segment, record: _note_sent(sent, segment, record))

@@ -49,7 +49,7 @@ class JournalRecord:
         return self.payload_position + self.payload_bytes
 
     def matches(self, raw: bytes | memoryview) -> bool:
-        """Whether these bytes, the whole record, are those that were written."""
+        """Return whether these bytes, the whole record, are those that were written."""
         checked = memoryview(raw)[_CHECKED_FROM:]
         checksum = zlib.crc32(checked) if self.magic == OLDER_MAGIC else _checksum(checked)
         return len(raw) == self.end - self.position and checksum == self.checksum
@@ -102,7 +102,7 @@ def pack(meta: bytes, payload: bytes | memoryview, arrived_us: int, position: in
 
 
 def _checksum(*parts: bytes | memoryview) -> int:
-    """Of the parts one after the other: the lower half of XXH3, 64 bits."""
+    """The checksum of the parts one after the other: the lower half of XXH3, 64 bits."""
     checksum = xxhash.xxh3_64()
     for part in parts:
         checksum.update(part)
@@ -120,7 +120,7 @@ def unpack(header: bytes, position: int) -> JournalRecord | None:
 
 
 def is_intact(fd: int, segment: Segment, record: JournalRecord) -> bool:
-    """Whether the bytes of a record are those that were written."""
+    """Return whether the bytes of a record are those that were written."""
     return record.matches(os.pread(fd, record.end - record.position, record.position - segment.start))
 
 

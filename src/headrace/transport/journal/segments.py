@@ -30,7 +30,7 @@ from headrace.transport.journal.journal_records import (
 
 
 class NewRecord(NamedTuple):
-    """What a record is written from."""
+    """The parts that a record is written from."""
 
     meta: bytes
     payload: bytes | memoryview

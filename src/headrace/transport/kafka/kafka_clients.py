@@ -61,14 +61,14 @@ class LastError:
     error: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        # Which broker refused and why comes before this summary, and says more.
+        # The part before this summary names the broker and the reason.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.error is None:
             self.error = error
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """How to reach a cluster: settings by librdkafka's names. Secrets among them are references, as it is pickled."""
+    """The settings that reach a cluster, by librdkafka's names. Secrets among them are references, as it is pickled."""
 
     stream: str
     properties: tuple[tuple[str, str], ...] = field(repr=False)
@@ -99,7 +99,7 @@ class Cluster:
         return settings
 
     def explain(self, error: BaseException | KafkaError, errors: LastError | None = None) -> HeadraceError:
-        """What went wrong, in one sentence: what was tried, what the cluster said, what to do."""
+        """Explain a failure in one sentence: what was tried, what the cluster said, what to do."""
         if isinstance(error, HeadraceError):
             return error
         cause = _kafka_error(error)

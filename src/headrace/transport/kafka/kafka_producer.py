@@ -1,4 +1,4 @@
-"""Requests produced to a topic: each whole or not at all, and once, also over crashes.
+"""Requests produced to a topic: each completely or not at all, and once, also over crashes.
 
 One thread writes the waiting requests in one Kafka transaction. Starting a producer ends the transaction of every
 earlier one with its id, so that a process that was replaced cannot add to the topic.
@@ -158,7 +158,7 @@ class Producing:
         return group, False
 
     def _recover(self) -> None:
-        """Before the first request: end what an earlier process left unfinished, and note what it had committed."""
+        """End what an earlier process left unfinished, and note what it had committed, before the first request."""
         if self._requests.unsure_from is None:
             self.recovered.set()
         while not self.recovered.is_set() and not self._closed:
@@ -174,7 +174,7 @@ class Producing:
                 time.sleep(0.5)
 
     def _settle(self) -> None:
-        """No request is under way: a restart need not search the topic."""
+        """Note that no request is under way: a restart need not search the topic."""
         if self._producer is not None:
             with suppress(HeadraceError, OSError):
                 self._requests.settle()
@@ -202,7 +202,7 @@ class Producing:
                 request.receipt.set_exception(explained)
 
     def _is_answered(self, request: _Request) -> bool:
-        """Whether the request was stored before, which may have become known after it was accepted."""
+        """Return whether the request was stored before, which may have become known after it was accepted."""
         key, file = request.noted.key, request.noted.file
         receipt = self._requests.recall(key) if key is not None else None
         try:
@@ -254,7 +254,7 @@ class Producing:
         self._requests.note(unnoted)
 
     def _partitions(self) -> dict[int, Partition]:
-        """Those of the topic that is produced to, by number."""
+        """The partitions of the topic that is produced to, by number."""
         numbered = {number: each for number, each in enumerate(self._watch.partitions) if each.ended is None}
         if not numbered:
             raise self._watch.trouble or TimeoutError("its topics are not known yet")
@@ -280,7 +280,7 @@ class Producing:
             self._acknowledge(group)
         except BaseException:
             if not _abort(producer):
-                self._producer, self._outcome = None, _UNSURE  # the next producer finds out what came of it
+                self._producer, self._outcome = None, _UNSURE  # the next producer finds out the result
             raise
 
     def _transact(self, producer: Producer, partitions: dict[int, Partition], group: list[_Request]) -> None:
@@ -297,7 +297,7 @@ class Producing:
                     raise
                 self._still_mine()
                 if time.monotonic() > deadline:
-                    self._refuse(group, error, _UNSURE)  # the thread goes on until the outcome is known
+                    self._refuse(group, error, _UNSURE)  # the thread continues until the outcome is known
                     deadline = float("inf")
 
     def _send(self, producer: Producer, partitions: dict[int, Partition], request: _Request) -> None:

@@ -32,7 +32,7 @@ _idle: dict[Cluster, list[_Borrowed]] = {}  # connecting takes longer than a sma
 
 
 class Live(Protocol):
-    """What the process that holds the stream knows, without asking the broker each time."""
+    """The knowledge of the process that holds the stream, without asking the broker each time."""
 
     @property
     def partitions(self) -> tuple[Partition, ...]: ...

@@ -89,7 +89,7 @@ class KafkaTransport:
 
     @property
     def sent(self) -> SentFiles:
-        """How far files were sent. Waits until what an earlier process sent is known."""
+        """The sent part of each file. Waits until what an earlier process sent is known."""
         if not self._producing.recovered.wait(RECOVERY_S):
             raise self._away("which files were sent is not known yet")
         return self._requests.sent
@@ -129,16 +129,16 @@ class KafkaTransport:
 
     @property
     def start(self) -> Position:
-        """Where reading begins: nothing before it is ever read."""
+        """The offsets where reading begins: nothing before them is ever read."""
         return starts(self._partitions.all)
 
     @property
     def trouble(self) -> HeadraceError | None:
-        """Why the cluster does not answer, or cannot be read or written; None once it can."""
+        """The reason why the cluster does not answer, or cannot be read or written; None once it can."""
         return self._watch.trouble or self._producing.trouble
 
     def lags(self, position: Position) -> Mapping[tuple[str, int], int] | None:
-        """How many offsets lie between a position and the end of each partition; None while the broker is away."""
+        """The number of offsets between a position and the end of each partition; None while the broker is away."""
         if self._watch.seen_s is None or self._watch.trouble is not None:
             return None
         first, ends = position.merge(self.start), self._watch.ends
@@ -148,7 +148,7 @@ class KafkaTransport:
         }
 
     def age_ms(self, position: Position) -> int | None:
-        """How long ago the oldest event after this position was first seen here, or by its own time if before."""
+        """The age of the oldest event after this position, since it was first seen, or by its own time if earlier."""
         self._watch.reach(position)  # of a view or of the lake
         seen_s = self._watch.seen_s
         if seen_s is None or (self._watch.trouble is not None and time.monotonic() > seen_s + AWAY_S):
@@ -174,7 +174,7 @@ class KafkaTransport:
         return None
 
     def mend(self) -> None:
-        """It heals by itself: its clients connect again."""
+        """Do nothing: its clients connect again by themselves."""
 
     def reclaim(self, lake_end: Position) -> int:
         """Forget old keys. Kafka's retention deletes events; the lake has those before `lake_end`."""
@@ -185,7 +185,7 @@ class KafkaTransport:
         return self._requests.reclaim()
 
     def _commit_offsets(self, lake_end: Position) -> None:
-        """For monitoring tools only: nothing reads them here. A broker that is away gets them with the next round."""
+        """Commit offsets for monitoring tools only: nothing reads them here. Lost ones follow in the next round."""
         offsets = [
             TopicPartition(each.topic, each.partition, lake_end.offset(number))
             for number, each in self._partitions.open.items()
@@ -200,10 +200,10 @@ class KafkaTransport:
                     consumer.close()
 
     def skip(self, to: Start, lake_end: Position, *, dry_run: bool = False) -> list[Skipped]:
-        """Go on at other offsets, deliberately: the first or last that there are, those of a time, or given ones.
+        """Continue at other offsets, deliberately: the first or last that there are, those of a time, or given ones.
 
-        What lies between `lake_end`, the lake's position, and there is never read. A topic that was made anew is
-        read under new numbers. Returns what was left out. Raises UsageError for an offset that lies before the lake.
+        Events between `lake_end`, the lake's position, and there are never read. A topic that was recreated is
+        read under new numbers. Returns what was left out. Raises UsageError for an offset before the lake.
         """
         errors = LastError()
         try:
@@ -237,7 +237,7 @@ class KafkaTransport:
             target = _target(self._stream, to, each, offset, low=low, end=end, reached=reached)
             if number is not None and target > reached:
                 changed[number] = target
-            elif number is not None and target < reached:  # truncated: its offsets come again, under a new number
+            elif number is not None and target < reached:  # truncated: its offsets are used again, under a new number
                 ends_of_gone[number] = reached
                 again.append(Partition(each.topic, each.topic_id, each.partition, target))
             elif number is None:
@@ -287,7 +287,7 @@ class KafkaTransport:
 def _target(
     stream: str, to: Start, partition: Partition, offset: int | None, *, low: int, end: int, reached: int
 ) -> int:
-    """The offset at which a partition goes on; never one before what the lake has, as far as that is still there."""
+    """The offset at which a partition continues; never one before what the lake has, as far as that is still there."""
     if to.mode == "latest" or (to.mode == "timestamp" and offset is None):  # no event of that time or later
         return max(end, reached) if reached <= end else end
     if offset is None:

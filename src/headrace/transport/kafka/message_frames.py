@@ -1,4 +1,4 @@
-"""From Kafka's messages to events: their values as frames, and their metadata as columns."""
+"""Makes events of Kafka's messages: their values as frames, and their metadata as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition of a Kafka topic has which number in our positions: a file per stream, only ever added to."""
+"""The numbers that Kafka's partitions have in our positions: a file per stream, only ever added to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = "partitions.json"
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition of a topic. A topic that was made anew has another id, so that its partitions are others."""
+    """A partition of a topic. A topic that was recreated has another id, so that its partitions are others."""
 
     topic: str
     topic_id: str
@@ -54,7 +54,7 @@ class Partitions:
 
     @property
     def open(self) -> dict[int, Partition]:
-        """Those that are still read, by number."""
+        """The partitions that are still read, by number."""
         return {number: each for number, each in enumerate(self.all) if each.ended is None}
 
     def add(self, new: Iterable[Partition]) -> None:
@@ -84,5 +84,5 @@ class Partitions:
 
 
 def starts(partitions: Iterable[Partition]) -> Position:
-    """Where reading begins."""
+    """The offsets where reading begins."""
     return Position(tuple(each.start for each in partitions))

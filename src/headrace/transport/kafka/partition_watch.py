@@ -51,7 +51,7 @@ class Ages:
                         del of.offsets[: MOST // 2], of.times_s[: MOST // 2]
 
     def arrival_s(self, number: int, offset: int) -> float | None:
-        """When the event at an offset was first seen; None if it is older than all entries."""
+        """The time when the event at an offset was first seen; None if it is older than all entries."""
         with self._lock:
             of = self._partitions.get(number)
             index = bisect_right(of.offsets, offset) - 1 if of else -1
@@ -69,7 +69,7 @@ UNKNOWN_BYTES = 100.0  # of a message before one was seen
 
 
 class PartitionWatch:
-    """What one thread knows of the partitions. Its attributes are replaced, never changed: safe for several threads."""
+    """The known partitions, updated by one thread. Attributes are replaced, never changed: safe for several threads."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PartitionWatch:
         self._finder = TopicFinder(cluster.stream, source, partitions)
         self._check_s = min(CHECK_S, source.discovery_ms / 1000)
         self._monotonic_s = monotonic_s
-        self._reached = lake_end  # what the lake has, as far as it was told
+        self._reached = lake_end  # what the lake has, as far as it is known here
         self._errors = LastError()
         self._admin: AdminClient | None = None
         self._next_check = self._next_sample = 0.0
@@ -112,7 +112,7 @@ class PartitionWatch:
         return self._numbered.all
 
     def readable_end(self) -> Position:
-        """Up to where events can be read; START while the broker is away. Raises CorruptionError if some are lost."""
+        """The end of readable events; START while the broker is away. Raises CorruptionError if some are lost."""
         trouble = self.trouble
         if isinstance(trouble, CorruptionError):
             raise trouble
@@ -184,7 +184,7 @@ class PartitionWatch:
         return EVERY_S
 
     def _is_behind(self) -> bool:
-        """Whether there is enough to read, so that a newer end is of no use yet."""
+        """Return whether there is enough to read, so that a newer end is of no use yet."""
         begins = self._reached.merge(starts(self.partitions))
         waiting = sum(max(0, end - begins.offset(number)) for number, end in enumerate(self.ends.offsets))
         return waiting * self.average_bytes > BEHIND_BYTES

@@ -38,7 +38,7 @@ class Noted:
     arrived_us: int
 
     def to_json(self) -> bytes:
-        """As the header of its last message has it."""
+        """The form in the header of its last message."""
         return orjson.dumps({**vars(self), "file": self.file.as_dict() if self.file else None})
 
     @classmethod
@@ -79,7 +79,7 @@ class ProducedRequests:
 
     @property
     def unsure_from(self) -> Position | None:
-        """From here on the topic may have requests that are not noted; None: it has none."""
+        """The offset from which the topic may have requests that are not noted; None: it has none."""
         position = self._producer.get("unsure_from") if self._producer else None
         return None if position is None else Position.from_json(position)
 

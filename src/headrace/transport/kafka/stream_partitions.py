@@ -47,7 +47,7 @@ class TopicFinder:
     def update(self, admin: AdminClient, reached: Position, ends: Position) -> None:
         """Number what is new. The lake has `reached`; `ends` are the last ends that were seen, if any.
 
-        Raises UnavailableError while a topic is missing; CorruptionError if one was made anew, or is gone with events
+        Raises UnavailableError while a topic is missing; CorruptionError if one was recreated, or is gone with events
         that were not read.
         """
         topics = self.find(admin)

@@ -36,7 +36,7 @@ LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True)
 class KafkaTopic:
-    """A topic as the cluster has it; a topic that is made anew under its name has another id."""
+    """A topic as the cluster has it; a topic that is recreated under its name has another id."""
 
     name: str
     id: str
@@ -95,13 +95,13 @@ def _offsets(admin: AdminClient, partitions: tuple[Partition, ...], spec: Offset
 
 
 def is_missing(error: KafkaException) -> bool:
-    """Whether a topic or partition does not exist (any more)."""
+    """Return whether a topic or partition does not exist (any more)."""
     cause = error.args[0] if error.args else None
     return isinstance(cause, KafkaError) and cause.code() in MISSING
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the cluster is changing, so that the same request succeeds in a moment."""
+    """Return whether the cluster is changing, so that the same request succeeds in a moment."""
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
     return isinstance(cause, KafkaError) and cause.code() in _CHANGING
 

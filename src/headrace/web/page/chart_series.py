@@ -1,4 +1,4 @@
-"""What a chart of a view shows: one column over time, for all keys together or for the top keys, or over keys."""
+"""The series that a chart of a view shows: one column over time, for all keys, for the top keys, or over keys."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Scale:
         )
 
     def depth(self, size: float) -> float:
-        """How far below the top a size lies, as a fraction of the height."""
+        """The distance of a size from the top, as a fraction of the height."""
         return (self.top - size / self.largest) / ((self.top - self.bottom) or 1.0)
 
 
@@ -233,7 +233,7 @@ def _describe(series: Series, bars: Bars) -> str:
 
 
 def _over_keys(series: Series, bars: Bars, name: str) -> Html:
-    """Horizontal bars, each with its key and number beside it."""
+    """Horizontal bars, each with its key and number."""
     largest = max(abs(size) for _, size in bars) or 1.0
     rows = []
     for point, size in bars:

@@ -34,7 +34,7 @@ CREATE STREAM visits (
 
 
 def define_stream(folder: str) -> Html:
-    """For a workspace without streams."""
+    """The next step of a workspace without streams."""
     return _hint(
         "No streams yet. Declare one in a file of the workspace, then apply it:",
         f"cd {shlex.quote(folder)}\ncat >> definitions/visits.sql <<'END'\n{STREAM}\nEND\nheadrace apply",
@@ -42,7 +42,7 @@ def define_stream(folder: str) -> Html:
 
 
 def define_view(folder: str, stream: StreamDefinition) -> Html:
-    """For a workspace without views."""
+    """The next step of a workspace without views."""
     time = f"window({quote(stream.event_time)}, '1 minute')" if stream.event_time else None
     view = f"CREATE MATERIALIZED VIEW {quote(stream.name + '_per_minute')} AS\n"
     view += f"SELECT count(*) AS events FROM {quote(stream.name)}"
@@ -54,7 +54,7 @@ def define_view(folder: str, stream: StreamDefinition) -> Html:
 
 
 def send_events(url: str | None, folder: str, stream: StreamDefinition, *, token: bool) -> Html:
-    """For a stream without events."""
+    """The next step for a stream without events."""
     event: dict[str, Any] = {}
     for field in stream.fields:
         if not field.computed and not field.record:

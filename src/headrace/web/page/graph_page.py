@@ -68,7 +68,7 @@ def _passing(source: str, name: str, layer: int) -> str:
 def _columns(
     reads: Mapping[str, Sequence[str]], layers: Mapping[str, int]
 ) -> tuple[list[list[str]], dict[str, list[str]]]:
-    """What is in each layer, with a place for each edge that passes it; and what each is connected to on its left."""
+    """The contents of each layer, with a place for each edge that passes it, and the neighbours on the left of each."""
     columns: list[list[str]] = [[] for _ in range(1 + max(layers.values(), default=-1))]
     before: dict[str, list[str]] = {}
     for name, sources in reads.items():
@@ -85,7 +85,7 @@ def _columns(
 
 
 def _crossings(columns: Sequence[Sequence[str]], before: Mapping[str, Sequence[str]]) -> int:
-    """How many pairs of edges cross."""
+    """The number of pairs of edges that cross."""
     places = {name: at for column in columns for at, name in enumerate(column)}
     crossings = 0
     for column in columns:
@@ -189,7 +189,7 @@ def node_path(node: NodeStatus) -> str:
 
 
 def node_line(node: NodeStatus) -> str:
-    """What matters most about a node, in a line."""
+    """The most important fact about a node, in a line."""
     parts = [node.kind]
     if node.detail:
         parts.append(node.detail)
@@ -239,7 +239,7 @@ def _box(places: GraphLayout, node: NodeStatus, *, linked: bool) -> Html:
 
 
 def _cut(text: str, size_px: float) -> str:
-    """As much of a text as fits into a box, in any font for screens."""
+    """Cut a text to fit into a box, in any font for screens."""
     text = plain(text, 400)
     room = (WIDTH - 2 * PADDING) / size_px
     widths = [*accumulate(map(_width, text), initial=0.0)]
@@ -249,7 +249,7 @@ def _cut(text: str, size_px: float) -> str:
 
 
 def _width(character: str) -> float:
-    """About how wide a character is in a wide font, DejaVu Sans, as a share of the size of the text."""
+    """The width of a character in a wide font, DejaVu Sans, as a share of the size of the text."""
     if unicodedata.east_asian_width(character) in "WF" or ord(character) > 0xFFFF:
         return 1.3
     return next(

@@ -154,7 +154,7 @@ def _bar(batch: float, title: str) -> Html:
 
 
 def _percent(share: float) -> str:
-    """Rounded, but 0 % and 100 % only if exact."""
+    """The percentage rounded, but 0 % and 100 % only if exact."""
     if 0 < share < 0.01:
         return "under 1 %"
     return "over 99 %" if 0.99 < share < 1 else f"{share:.0%}".replace("%", " %")

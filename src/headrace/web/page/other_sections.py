@@ -39,7 +39,7 @@ MOST_TEXT = 300
 
 
 def alerts_badge(alerts: Sequence[AlertStatus]) -> Html | None:
-    """How many alerts fire, for the top of every page."""
+    """The number of firing alerts, for the top of every page."""
     firing = sum(alert.firing > 0 for alert in alerts)
     text = f"{plural(firing, 'alert')} {'fires' if firing == 1 else 'fire'}"
     return tag("a", text, href="/#alerts", class_="state failing badge", id="firing") if firing else None

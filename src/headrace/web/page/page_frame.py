@@ -39,7 +39,7 @@ def build() -> str:
 
 
 def document(title: str, *parts: Part, live: datetime | None = None, reload_s: int = 5) -> str:
-    """A whole page. `live` is when its numbers were read; such a page keeps itself up to date.
+    """A page. `live` is when its numbers were read; such a page keeps itself up to date.
 
     Without JavaScript it reloads itself after `reload_s` seconds.
     """

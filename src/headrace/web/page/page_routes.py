@@ -97,7 +97,7 @@ def _go(target: str, cookie: str) -> Response:
 
 
 def _target(path: str | None) -> str:
-    """Where to go after signing in: only to a page of this server."""
+    """The page after signing in: only a page of this server."""
     return path if path and is_page(path.partition("?")[0]) and path.isprintable() else "/"
 
 

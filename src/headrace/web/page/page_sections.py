@@ -99,14 +99,14 @@ def _stream_cells(stream: StreamStatus, titles: Sequence[str]) -> list[Any]:
 
 
 def _derivation(stream: StreamStatus) -> list[Html]:
-    """What a derived stream is made of."""
+    """Describe the source of a derived stream."""
     if not stream.derived_from:
         return []
     return [tag("small", f" derived from {', '.join(stream.derived_from)}", class_="quiet")]
 
 
 def dead_letters(stream: str, total: int, reasons: Sequence[DeadLetterReason]) -> Html:
-    """Why events of a stream could not be parsed."""
+    """The reasons why events of a stream could not be parsed."""
     rows = [[count(why.count), data(why.reason, MOST_REASON), data(why.newest, MOST_REASON)] for why in reasons]
     return tag(
         "details",

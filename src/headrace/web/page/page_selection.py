@@ -89,7 +89,7 @@ class PageSelection:
 
     @property
     def descending(self) -> bool:
-        """Whether the rows are ordered from the largest down."""
+        """Return whether the rows are ordered from the largest down."""
         return self.sort.startswith("-")
 
     @property
@@ -198,11 +198,11 @@ class Steps:
 
     @property
     def start_ms(self) -> int:
-        """Where the axis begins."""
+        """The beginning of the axis."""
         return self.end_ms - self.places * self.step_ms
 
     def of(self, question: Question) -> Question:
-        """The question, for these windows; one that ends before the first place may come with them."""
+        """The question, for these windows; one that ends before the first place may be among them."""
         return replace(self._bounded(question), window_ms=self.size_ms, every_ms=self.step_ms)
 
     def whole(self, question: Question) -> Question:
@@ -222,7 +222,7 @@ class Steps:
         return [window_text(end - self.size_ms * MS, end) for end in ends]
 
     def place(self, window_end: datetime) -> int:
-        """Which place a window has; negative before the first."""
+        """The place of a window; negative before the first."""
         return self.places - 1 - (self.end_ms - to_ms(window_end)) // self.step_ms
 
 

@@ -24,7 +24,7 @@ class TableColumn:
 
     @property
     def kind(self) -> str | None:
-        """Its class in the style sheet."""
+        """The class in the style sheet."""
         return f"{'number ' * self.number}{'minor' * self.minor}".strip() or None
 
 
@@ -76,7 +76,7 @@ def _body(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], roles:
 
 
 def _reach(rows: Sequence[Sequence[Cell]], at: int, column: int) -> int | None:
-    """How many rows a cell spans, if more than its own."""
+    """The number of rows that a cell spans, if more than its own."""
     end = at + 1
     while end < len(rows) and rows[end][column] is None:
         end += 1

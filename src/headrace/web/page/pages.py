@@ -64,7 +64,7 @@ class _Entry(Generic[Value]):
 
 
 class Cache(Generic[Value]):
-    """At most one value per key is created at a time; concurrent callers wait for it and share it."""
+    """A cache that creates at most one value per key at a time; concurrent callers wait for it and share it."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class WorkspacePage:
         self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
 
     def workspace(self) -> Page:
-        """Everything at a glance."""
+        """The page of the workspace."""
         at = datetime.now(UTC)
         status = self._runtime.status()
         tables = self._tables.get(None, self._runtime.tables)
@@ -141,7 +141,7 @@ class WorkspacePage:
         return 200, document(f"{status.workspace} · Headrace", self._top(), live, self._foot(), live=at)
 
     def graph(self) -> Page:
-        """What reads what."""
+        """Render the graph of definitions."""
         at, workspace = datetime.now(UTC), self._runtime.workspace.name
         graph = self._runtime.graph()
         picture = tag("div", graph_svg(graph), class_="scroll", role="region", aria_label="graph", tabindex=0)
@@ -233,7 +233,7 @@ class WorkspacePage:
         return join(streams_table(streams), dead, hint)
 
     def _why(self, stream: str) -> list[DeadLetterReason]:
-        """Why events of a stream are dead letters; this reads files, so it is cached longer than the rest."""
+        """The reasons of a stream's dead letters; this reads files, so it is cached longer than the rest."""
         try:
             return self._reasons.get(stream, self._runtime.dead_letters(stream).reasons)
         except HeadraceError:
@@ -286,7 +286,7 @@ def _section(title: str, content: Html) -> Html:
 
 
 def _problem(error: HeadraceError, view: str | None) -> Html:
-    """Why there are no rows, with a link to the view without parameters."""
+    """The reason why there are no rows, with a link to the view without parameters."""
     link = tag("a", "Show the view without parameters", href=view_path(view), data_stay=True) if view else None
     return tag("p", data(str(error), 1000), ". " if link else None, link, class_="bad", role="alert")
 

@@ -1,4 +1,4 @@
-"""What the page shows of a view: its newest rows, or the first in another order, and a chart.
+"""The contents of a view's page: its newest rows, or the first in another order, and a chart.
 
 The newest rows are found by asking for the last windows, as many as fit the page.
 """
@@ -190,7 +190,7 @@ def sort_rows(answer: Answer, sort: str) -> list[Row]:
 
 
 def _which(answer: Answer, count: int, selection: PageSelection, *, whole: bool = True) -> str:
-    """Which rows are shown, out of how many that were sorted."""
+    """Describe the rows that are shown, out of how many that were sorted."""
     read = len(answer.values)
     if answer.next_cursor:
         newest = " of the newest window" if answer.windows else ""
@@ -212,7 +212,7 @@ def _of_range(selection: PageSelection) -> str:
 
 
 def _newest_first(answer: Answer, most: int) -> list[Row]:
-    """The rows, newest window first, keys in order; a window that does not fit whole is left out."""
+    """The rows, newest window first, keys in order; a window that does not fit completely is left out."""
     at = window_at(answer)
     windows = [list(rows) for _, rows in itertools.groupby(answer.values, key=lambda row: row[at])]
     newest: list[Row] = []
