@@ -71,7 +71,7 @@ check: setup
 
 # Our own figures, in some minutes.
 bench: setup
-	@$(BIN)/headrace bench --events 1000000 --seconds 10 $(or $(ARGS),--only throughput --only late --only serving)
+	@$(BIN)/python -m bench ours --events 1000000 --seconds 10 $(or $(ARGS),--only throughput --only late --only serving)
 
 # Beside other engines, each in an environment of its own; below half an hour on two cores.
 bench-full: setup

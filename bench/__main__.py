@@ -1,4 +1,4 @@
-"""`python -m bench full`, `check` and `page`: measure, compare with the committed results, write the page."""
+"""`python -m bench ours`, `full`, `check` and `page`: measure, compare with the committed results, write the page."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.check import CHECKED, check_sizes, differences
 from bench.compare import compare
 from bench.growth import commits_growth, events_growth, keys_growth, width_growth
 from bench.nexmark.run import nexmark
+from bench.ours.progress import Progress
+from bench.ours.run import PARTS as OURS
+from bench.ours.run import print_figures, select_parts, teller
 from bench.page import SERVICES, write_page
 from bench.record import RESULTS, ROOT, STATE, Part, Results, Run
 from bench.services.fresh import kafka_freshness
 from bench.services.rate import kafka_rate
 from bench.services.subscribers import subscribers
-from bench.sizes import TINY, FullSizes
-from headrace.bench.progress import Progress
-from headrace.bench.run import PARTS as OURS
-from headrace.bench.run import select_parts, teller
+from bench.sizes import TINY, FullSizes, Sizes
 from headrace.errors import HeadraceError, UnavailableError
 from headrace.logs import configure
 
@@ -31,7 +32,7 @@ Measure = Callable[[FullSizes, Progress], Part]
 
 
 def _ours(part: str, sizes: FullSizes, progress: Progress) -> Part:
-    """A part of `headrace bench`."""
+    """A part of the benchmark of Headrace alone."""
     return Part(OURS[part](sizes.ours, progress), {})
 
 
@@ -65,6 +66,9 @@ def main(arguments: list[str]) -> int:
         if options.command == "page":
             write_page(Results(options.results), options.docs)
             return 0
+        if options.command == "ours":
+            sizes = replace(Sizes(), events=options.events, seconds=options.seconds)
+            return print_figures(sizes, options.only, as_json=options.json)
         return _check(options) if options.command == "check" else _full(options)
     except HeadraceError as error:
         sys.stderr.write(f"bench: {error}\n")
@@ -146,6 +150,13 @@ def _sizes(options: argparse.Namespace, base: FullSizes) -> FullSizes:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
+    text = "measure Headrace alone, and print the figures; all parts take half an hour"
+    ours = commands.add_parser("ours", help=text, description=text)
+    ours.add_argument("--only", action="append", metavar="PART", help=f"part to measure: {', '.join(OURS)}")
+    ours.add_argument("--events", type=_at_least(20_000, int), default=Sizes.events, help="events of one file")
+    text = "how long events are sent to measure freshness"
+    ours.add_argument("--seconds", type=_at_least(5, float), default=Sizes.seconds, help=text)
+    ours.add_argument("--json", action="store_true", help="print JSON")
     for name, text in (
         ("full", "measure, and write the results and the page"),
         ("check", "compare the ratios of a shorter run with the committed results"),
@@ -168,6 +179,18 @@ def _parser() -> argparse.ArgumentParser:
         if name == "check":
             command.add_argument("--tolerance", type=float, default=0.25, help="by how much a ratio may be worse")
     return parser
+
+
+def _at_least(least: int, read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Reads a number that is not smaller."""
+
+    def number(text: str) -> Any:
+        value = read(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text} is less than {least:,}")
+        return value
+
+    return number
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bench.record import Results
-from bench.sizes import FullSizes
-from headrace.bench.sizes import Sizes
+from bench.sizes import FullSizes, Sizes
 
 CHECKED = ("compare", "throughput", "late", "sliding", "kafka")
 RATIOS = ("x", "%")

@@ -15,13 +15,13 @@ from typing import Any
 import duckdb
 
 from bench.limits import LEAST_RATIOS, rate_against
+from bench.ours.events import ONE_VIEW, STREAM, lines
+from bench.ours.figures import Figure
+from bench.ours.progress import Progress
+from bench.ours.turn import ROWS, Files, take_turn
 from bench.process import CONTENDERS, DUCKDB, Contender, ContenderProcess
 from bench.record import Part
 from bench.sizes import FullSizes
-from headrace.bench.events import ONE_VIEW, STREAM, lines
-from headrace.bench.figures import Figure
-from headrace.bench.progress import Progress
-from headrace.bench.turn import ROWS, Files, take_turn
 from headrace.errors import HeadraceError
 from headrace.spark.session import java_command
 

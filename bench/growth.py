@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from bench.ours.events import ONE_VIEW, STREAM, USUAL, Shape, write_file
+from bench.ours.lake import ROUND, ROWS, add_commit, open_seconds
+from bench.ours.lake import STREAM as LAKE_STREAM
+from bench.ours.progress import Progress
+from bench.ours.throughput import measure_turn
+from bench.ours.turn import Files, Timing
 from bench.record import Part, Results
 from bench.sizes import FullSizes
-from headrace.bench.events import ONE_VIEW, STREAM, USUAL, Shape, write_file
-from headrace.bench.lake import ROUND, ROWS, add_commit, open_seconds
-from headrace.bench.lake import STREAM as LAKE_STREAM
-from headrace.bench.progress import Progress
-from headrace.bench.throughput import measure_turn
-from headrace.bench.turn import Files, Timing
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.upkeep import Upkeep
 from headrace.transport.journal.journal import Journal

@@ -9,11 +9,11 @@ from typing import Any
 
 from bench.growth import Curve, curves
 from bench.limits import LEAST_RATIOS, LEAST_SHARE
+from bench.ours.run import PARTS as OURS
+from bench.ours.run import verdict
 from bench.plot import number, plot
 from bench.process import FLINK, FLINK_KAFKA, SPARK, SPARK_LOG
 from bench.record import Results
-from headrace.bench.run import PARTS as OURS
-from headrace.bench.run import verdict
 
 INTRODUCTION = """# Benchmarks
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from bench.contenders.job import JARS, LOG
+from bench.ours.usage import cpu_seconds
 from bench.record import ROOT
-from headrace.bench.usage import cpu_seconds
 from headrace.errors import HeadraceError
 
 PYFLINK = ROOT / ".bench" / "pyflink" / "bin" / "python"

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headrace.bench.figures import Figure
-from headrace.bench.progress import Progress
-from headrace.bench.run import machine
+from bench.ours.figures import Figure
+from bench.ours.progress import Progress
+from bench.ours.run import machine
 from headrace.disk import replace_file
 
 ROOT = Path(__file__).parents[1]

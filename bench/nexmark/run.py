@@ -13,14 +13,14 @@ import duckdb
 
 from bench.nexmark.generate import write_files
 from bench.nexmark.queries import COLUMNS, OTHERS, QUERIES, Query, definitions
+from bench.ours.figures import Figure
+from bench.ours.measure import start_empty_server
+from bench.ours.progress import Progress
+from bench.ours.turn import MOST_S
+from bench.ours.usage import cpu_seconds
 from bench.record import Part
 from bench.sizes import FullSizes
 from headrace.api.connect import Connection, connect
-from headrace.bench.figures import Figure
-from headrace.bench.measure import start_empty_server
-from headrace.bench.progress import Progress
-from headrace.bench.turn import MOST_S
-from headrace.bench.usage import cpu_seconds
 from headrace.errors import HeadraceError
 
 MOST_ERROR = 0.1  # of an estimate; its stated error of 3.3 % holds for 95 of 100

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 
+from bench.ours.events import lines
+from bench.ours.figures import of_percentile
+from bench.ours.load import Connection, at_rate
+from bench.ours.measure import start_empty_server
+from bench.ours.progress import Progress
 from bench.record import Part
 from bench.services.broker import PARTITIONS, Broker, require, send, start_broker, stream
 from bench.sizes import FullSizes
-from headrace.bench.events import lines
-from headrace.bench.figures import of_percentile
-from headrace.bench.load import Connection, at_rate
-from headrace.bench.measure import start_empty_server
-from headrace.bench.progress import Progress
 from headrace.errors import HeadraceError
 
 PER_BATCH = 500

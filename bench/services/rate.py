@@ -13,17 +13,17 @@ from typing import Any
 
 from bench.compare import OURS, Turn, check_contender
 from bench.limits import LEAST_RATIOS, LEAST_SHARE, rate_against
+from bench.ours.events import ONE_VIEW, STREAM, write_file
+from bench.ours.figures import Figure, of_runs
+from bench.ours.measure import start_empty_server
+from bench.ours.progress import Progress
+from bench.ours.turn import Files, check_rows, time_files
+from bench.ours.usage import cpu_seconds
 from bench.process import FLINK_KAFKA, SPARK_KAFKA, Contender, ContenderProcess
 from bench.record import Part
 from bench.services.broker import Broker, start_broker, stream
 from bench.sizes import FullSizes
 from headrace.api.connect import Connection, connect
-from headrace.bench.events import ONE_VIEW, STREAM, write_file
-from headrace.bench.figures import Figure, of_runs
-from headrace.bench.measure import start_empty_server
-from headrace.bench.progress import Progress
-from headrace.bench.turn import Files, check_rows, time_files
-from headrace.bench.usage import cpu_seconds
 from headrace.errors import HeadraceError
 from headrace.tools.demo.shop_server import ShopServer
 

@@ -13,14 +13,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from bench.ours.events import STREAM, arrays
+from bench.ours.figures import Figure, of_percentile
+from bench.ours.load import Connection, at_rate
+from bench.ours.measure import start_empty_server
+from bench.ours.progress import Progress
 from bench.record import Part
 from bench.services.broker import require
 from bench.sizes import FullSizes
-from headrace.bench.events import STREAM, arrays
-from headrace.bench.figures import Figure, of_percentile
-from headrace.bench.load import Connection, at_rate
-from headrace.bench.measure import start_empty_server
-from headrace.bench.progress import Progress
 
 PER_POST = 500
 P99_S = 1.0

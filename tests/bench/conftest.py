@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bench.ours import answers, builds, edits, history, lake, measure, run, start, steady
+from bench.ours.events import arrays
 
-from headrace.bench import answers, builds, edits, history, lake, measure, run, start, steady
-from headrace.bench.events import arrays
 from headrace.tools.demo import demo_run as demo
 
 from ..server import UpServer

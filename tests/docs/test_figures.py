@@ -15,7 +15,7 @@ MEASURED = (ROOT / "docs" / "benchmarks.md").read_text()
 NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
 TABLES = [
     ("README.md", "Measured by `make bench-full`"),
-    ("docs/once-per-id.md", "`headrace bench --only unique` measures it"),
+    ("docs/once-per-id.md", "`python -m bench ours --only unique` measures it"),
 ]
 
 

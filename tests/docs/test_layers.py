@@ -42,7 +42,6 @@ ROOMS = [
     "api",
     "web",
     "tools",
-    "bench",
     "cli",
 ]
 RANK = dict.fromkeys(GROUND, 0) | {room: rank for rank, room in enumerate(ROOMS, 1)}

@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 import pytest
+from bench.ours import history
+from bench.ours.events import ONE_VIEW, STREAM
 
-from headrace.bench import history
-from headrace.bench.events import ONE_VIEW, STREAM
 from headrace.define.catalog import parse
 from headrace.errors import UnavailableError
 from headrace.lake.delta_table import LakeTable

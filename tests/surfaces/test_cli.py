@@ -22,7 +22,7 @@ from tests.surfaces.modules import HEAVY, WITHOUT_SERVER, imported_modules, make
 Command = Callable[..., Ran]
 EXPECTED = {
     "init", "plan", "apply", "test", "up", "send", "ask", "explain", "sql", "status", "streams", "views",
-    "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "bench", "tail", "subscriptions",
+    "dead-letters", "versions", "rollback", "refresh", "audit", "doctor", "demo", "tail", "subscriptions",
     "watch", "sinks", "alerts", "skip", "generate", "graph", "tables",
 }  # fmt: skip
 
@@ -37,7 +37,7 @@ def test_help_names_every_command(headrace: Command) -> None:
         assert load_command(name).get_short_help_str(limit=200) == COMMANDS[name][1]
 
 
-@pytest.mark.parametrize("command", sorted(EXPECTED - {"bench"}))
+@pytest.mark.parametrize("command", sorted(EXPECTED))
 def test_each_command_has_help(headrace: Command, command: str) -> None:
     result = headrace(command, "--help")
     assert result.code == 0

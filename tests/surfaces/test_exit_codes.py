@@ -102,7 +102,6 @@ WRONG = {
     "audit": [[]],
     "doctor": [["--deep=yes"]],
     "demo": [["--seconds", "0"], ["--rate", "x"]],
-    "bench": [["--only", "luck"], ["--events", "5"]],
 }
 IMPOSSIBLE = {
     "init": [["shop"], ["shop", "--from", "nosuch.csv"]],
@@ -149,7 +148,7 @@ def here(applied: Path, serve: Callable[..., Served], monkeypatch: pytest.Monkey
 
 def test_the_table_has_every_command() -> None:
     assert set(WRONG) == set(COMMANDS)
-    assert set(IMPOSSIBLE) == set(COMMANDS) - {"bench", "doctor"}
+    assert set(IMPOSSIBLE) == set(COMMANDS) - {"doctor"}
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

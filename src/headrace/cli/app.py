@@ -41,7 +41,6 @@ COMMANDS = {  # the module of each, and the first sentence of its help, so that 
     "skip": ("skip_command", "Leave out events of a stream in Kafka."),
     "doctor": ("check_commands", "Check the workspace."),
     "demo": ("demo_command", "Run a web shop's traffic and check every row of every view."),
-    "bench": ("demo_command", "Measure this machine."),
 }
 
 

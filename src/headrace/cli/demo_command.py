@@ -1,4 +1,4 @@
-"""`headrace demo` and `headrace bench`."""
+"""`headrace demo`."""
 
 from __future__ import annotations
 
@@ -25,22 +25,3 @@ def demo(
     from headrace.tools.demo import run  # loads numpy and an HTTP library: not for --help
 
     raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record))
-
-
-def bench(
-    events: Annotated[int, typer.Option(help="Events of one file that is sent.", min=20_000)] = 2_000_000,
-    seconds: Annotated[float, typer.Option(help="How long to send events when measuring freshness.", min=5)] = 25.0,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PART",
-            help="Part to measure: throughput, late, sliding, sketches, unique, enrich, chains, functions, windows, "
-            "freshness, demo, serving, answers, start, lake, builds, steady or edits.",
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure this machine. Throughput, freshness, query times, builds and edits; all parts take half an hour."""
-    from headrace.bench import main  # loads PySpark, Arrow and DuckDB: not for --help
-
-    raise typer.Exit(main(events=events, seconds=seconds, only=only, as_json=as_json))

@@ -18,16 +18,16 @@ from bench.compare import _write_files, check_contender
 from bench.growth import Curve, curves
 from bench.nexmark.generate import batches, last_auction, last_person, write_files
 from bench.nexmark.queries import OTHERS, QUERIES, definitions
+from bench.ours.events import STREAM, Shape, lines, views
+from bench.ours.figures import Figure
+from bench.ours.turn import Files
+from bench.ours.usage import cpu_seconds
 from bench.page import write_page
 from bench.plot import plot
 from bench.process import SPARK
 from bench.record import RESULTS, ROOT, Part, Results, Run
 from bench.sizes import TINY, FullSizes
 
-from headrace.bench.events import STREAM, Shape, lines, views
-from headrace.bench.figures import Figure
-from headrace.bench.turn import Files
-from headrace.bench.usage import cpu_seconds
 from headrace.define.catalog import parse
 from headrace.errors import HeadraceError
 

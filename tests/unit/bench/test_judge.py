@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from bench.ours import history
+from bench.ours.edits import edits, estimates_off_by
+from bench.ours.judge import Definition, Judge, PageAnswer, wrong_answers
 
-from headrace.bench import history
-from headrace.bench.edits import edits, estimates_off_by
-from headrace.bench.judge import Definition, Judge, PageAnswer, wrong_answers
 from headrace.define.catalog import parse
 from headrace.lake.delta_table import LakeTable
 

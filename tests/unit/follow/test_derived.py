@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 import pytest
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.deliver import event_chunks

@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 import pytest
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import add_commit
 from headrace.deliver import event_chunks
 from headrace.deliver.event_log import EventLog
 from headrace.deliver.event_page import START, EventCursor, EventPage

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.lake.delta_table import LakeTable

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.errors import FencedError
 from headrace.lake import upkeep

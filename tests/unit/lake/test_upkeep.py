@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from bench.ours.lake import STREAM as VISITS
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import STREAM as VISITS
-from headrace.bench.lake import add_commit
 from headrace.errors import FencedError
 from headrace.faults import VARIABLE
 from headrace.lake.delta_table import LakeTable, lake_figures
@@ -164,5 +164,5 @@ def test_a_lake_of_many_small_commits_becomes_a_few_files(tmp_path: Path) -> Non
     many = small_lake(tmp_path / "lake", 300, rows=200, stream=VISITS)
     upkeep_of(many, tmp_path).run()
     files = many.files(0, 300)
-    assert len(files) < 10  # `headrace bench` measures what that does for scans
+    assert len(files) < 10  # `make bench` measures what that does for scans
     assert sum(file.rows for file in files) == 300 * 200

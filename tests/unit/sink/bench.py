@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import add_commit
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from bench.ours.lake import add_commit
 
-from headrace.bench.lake import add_commit
 from headrace.define.catalog import parse
 from headrace.deliver.sinks.sink_feed import StreamFeed
 from headrace.errors import QuestionError

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.bench.figures import Figure
+from bench.ours.figures import Figure
 from headrace.define.catalog import Catalog, parse
 from headrace.maintain.lift import Lifting, close_connection, lift_view, parts_of
 

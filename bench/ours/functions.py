@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from bench.ours.events import STREAM, write_file
+from bench.ours.figures import Figure, of_runs
+from bench.ours.measure import Tell, start_server
+from bench.ours.turn import Files, check_rows, time_files
+from bench.sizes import Sizes
 from headrace.api.connect import connect
-from headrace.bench.events import STREAM, write_file
-from headrace.bench.figures import Figure, of_runs
-from headrace.bench.measure import Tell, start_server
-from headrace.bench.sizes import Sizes
-from headrace.bench.turn import Files, check_rows, time_files
 from headrace.errors import HeadraceError
 from headrace.tools.demo.shop_server import make_workspace
 from headrace.workspace.settings import SETTINGS_FILE

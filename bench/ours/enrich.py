@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from bench.ours.events import ONE_VIEW, STREAM, write_file
+from bench.ours.figures import Figure, of_percentile, of_runs
+from bench.ours.measure import Tell, start_empty_server
+from bench.ours.throughput import MOVES
+from bench.ours.turn import MOST_S, Files, check_rows, time_files
+from bench.sizes import Sizes
 from headrace.api.connect import Connection, connect
-from headrace.bench.events import ONE_VIEW, STREAM, write_file
-from headrace.bench.figures import Figure, of_percentile, of_runs
-from headrace.bench.measure import Tell, start_empty_server
-from headrace.bench.sizes import Sizes
-from headrace.bench.throughput import MOVES
-from headrace.bench.turn import MOST_S, Files, check_rows, time_files
 from headrace.errors import HeadraceError
 
 LEAST_SHARE = 60  # % of the rate without the join

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from headrace.bench.figures import Figure, of_percentile
+from bench.ours.figures import Figure, of_percentile
 from headrace.define.catalog import parse
 from headrace.define.model import Stream
 from headrace.lake.delta_table import LakeTable

@@ -1,4 +1,4 @@
-"""Runs the parts of the benchmark and prints their figures."""
+"""Runs the parts of the benchmark of Headrace alone and prints their figures."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from headrace.bench.answers import answer_rates
-from headrace.bench.builds import history
-from headrace.bench.chains import chain_costs
-from headrace.bench.edits import edits_under_load
-from headrace.bench.enrich import enrichment
-from headrace.bench.figures import Figure
-from headrace.bench.freshness import demo, freshness
-from headrace.bench.functions import function_rates
-from headrace.bench.lake import COMMITS, many_commits
-from headrace.bench.measure import serving
-from headrace.bench.progress import Progress
-from headrace.bench.sizes import Sizes
-from headrace.bench.start import starts
-from headrace.bench.steady import steady_flow
-from headrace.bench.throughput import late, many_views, sketches, sliding, throughput
-from headrace.bench.unique import unique_ids
-from headrace.bench.windows import window_costs
+from bench.ours.answers import answer_rates
+from bench.ours.builds import history
+from bench.ours.chains import chain_costs
+from bench.ours.edits import edits_under_load
+from bench.ours.enrich import enrichment
+from bench.ours.figures import Figure
+from bench.ours.freshness import demo, freshness
+from bench.ours.functions import function_rates
+from bench.ours.lake import COMMITS, many_commits
+from bench.ours.measure import serving
+from bench.ours.progress import Progress
+from bench.ours.start import starts
+from bench.ours.steady import steady_flow
+from bench.ours.throughput import late, many_views, sketches, sliding, throughput
+from bench.ours.unique import unique_ids
+from bench.ours.windows import window_costs
+from bench.sizes import Sizes
 from headrace.errors import UsageError
-from headrace.logs import configure
 
 PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
     "throughput": throughput,
@@ -56,18 +55,10 @@ PARTS: Mapping[str, Callable[[Sizes, Progress], list[Figure]]] = {
 }
 
 
-def main(
-    *,
-    events: int = Sizes.events,
-    seconds: float = Sizes.seconds,
-    only: list[str] | None = None,
-    as_json: bool = False,
-) -> int:
+def print_figures(sizes: Sizes, only: list[str] | None = None, *, as_json: bool = False) -> int:
     """Measure and print; the exit code is 0 if every figure meets its limit."""
     parts = select_parts(only)
-    configure("warning")  # builds run in this process, and log each step
-    start = time.monotonic()
-    sizes, progress = Sizes(events=events, seconds=seconds), Progress(teller())
+    start, progress = time.monotonic(), Progress(teller())
     figures = [figure for part in parts for figure in PARTS[part](sizes, progress)]
     out = Console()
     if as_json:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.bench.events import ONE_VIEW, PAGES, STREAM, arrays
-from headrace.bench.figures import Figure, of_percentile
-from headrace.bench.load import Connection, in_threads
-from headrace.bench.measure import PER_POST, Tell, start_empty_server
+from bench.ours.events import ONE_VIEW, PAGES, STREAM, arrays
+from bench.ours.figures import Figure, of_percentile
+from bench.ours.load import Connection, in_threads
+from bench.ours.measure import PER_POST, Tell, start_empty_server
 from headrace.errors import HeadraceError
 
 EVENTS = 200_000

@@ -11,10 +11,10 @@ from statistics import median
 
 import numpy as np
 
+from bench.ours.events import BASE_S, BATCH
+from bench.ours.figures import Figure, of_runs
+from bench.ours.measure import Tell, start_server
 from headrace.api.connect import Connection, connect
-from headrace.bench.events import BASE_S, BATCH
-from headrace.bench.figures import Figure, of_runs
-from headrace.bench.measure import Tell, start_server
 from headrace.errors import HeadraceError
 from headrace.tools.demo.shop_server import make_workspace
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.bench.events import BASE_S, PAGES, STREAM
+from bench.ours.events import BASE_S, PAGES, STREAM
 from headrace.define.catalog import parse
 from headrace.lake.delta_table import LakeState, LakeTable
 from headrace.lake.parquet_file import LakeFileWriter, NewFile

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bench.ours.events import ONE_VIEW, STREAM, write_file
+from bench.ours.figures import Figure, of_runs
+from bench.ours.load import Connection
+from bench.ours.measure import Tell
 from headrace.api.connect import connect
-from headrace.bench.events import ONE_VIEW, STREAM, write_file
-from headrace.bench.figures import Figure, of_runs
-from headrace.bench.load import Connection
-from headrace.bench.measure import Tell
 from headrace.errors import HeadraceError
 from headrace.tools.demo.shop_server import ShopServer, make_workspace
 from headrace.workspace.lease_holder import read_holder

@@ -10,12 +10,12 @@ from io import StringIO
 
 from rich.console import Console
 
-from headrace.bench.events import STREAM, arrays, views
-from headrace.bench.figures import Figure, of_percentile
-from headrace.bench.load import Connection, at_rate, in_threads
-from headrace.bench.measure import PER_POST, start_empty_server
-from headrace.bench.progress import Progress
-from headrace.bench.sizes import Sizes
+from bench.ours.events import STREAM, arrays, views
+from bench.ours.figures import Figure, of_percentile
+from bench.ours.load import Connection, at_rate, in_threads
+from bench.ours.measure import PER_POST, start_empty_server
+from bench.ours.progress import Progress
+from bench.sizes import Sizes
 from headrace.errors import HeadraceError
 from headrace.tools.demo import run
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import duckdb
 
+from bench.ours.measure import start_empty_server
+from bench.ours.usage import cpu_seconds
 from headrace.api.connect import Connection, connect
-from headrace.bench.measure import start_empty_server
-from headrace.bench.usage import cpu_seconds
 from headrace.errors import HeadraceError
 from headrace.tools.demo.shop_server import ShopServer
 

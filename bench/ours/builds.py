@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from headrace.bench.events import ONE_VIEW, STREAM
-from headrace.bench.figures import Figure, of_runs, percentile
-from headrace.bench.history import COMMIT_ROWS, VISITORS, VISITS, extend
+from bench.ours.events import ONE_VIEW, STREAM
+from bench.ours.figures import Figure, of_runs, percentile
+from bench.ours.history import COMMIT_ROWS, VISITORS, VISITS, extend
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from headrace.bench.events import STREAM, arrays
-from headrace.bench.figures import Figure
-from headrace.bench.load import Connection, at_rate, in_threads
-from headrace.bench.measure import FLOW, PER_POST, Tell, start_empty_server
+from bench.ours.events import STREAM, arrays
+from bench.ours.figures import Figure
+from bench.ours.load import Connection, at_rate, in_threads
+from bench.ours.measure import FLOW, PER_POST, Tell, start_empty_server
 from headrace.errors import HeadraceError
 
 BEAT_S = 10

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.bench.events import ONE_VIEW, PAGES, STREAM, arrays
-from headrace.bench.figures import Figure, of_percentile, of_runs
-from headrace.bench.load import Connection, at_rate, in_threads
+from bench.ours.events import ONE_VIEW, PAGES, STREAM, arrays
+from bench.ours.figures import Figure, of_percentile, of_runs
+from bench.ours.load import Connection, at_rate, in_threads
 from headrace.errors import HeadraceError
 from headrace.tools.demo.shop_server import ShopServer, make_workspace
 

@@ -1,6 +1,6 @@
 """CPU time of client and server until the events of a file, or of HTTP requests, are acknowledged; without Spark.
 
-`python -m headrace.bench.door` prints the figures; with a folder, it serves the workspace there instead.
+`python -m bench.ours.intake` prints the figures; with a folder, it serves the workspace there instead.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.ours.events import STREAM, arrays, write_file
+from bench.ours.figures import Figure, of_runs
+from bench.ours.load import Connection, in_threads
 from headrace.api.connect import connect
-from headrace.bench.events import STREAM, arrays, write_file
-from headrace.bench.figures import Figure, of_runs
-from headrace.bench.load import Connection, in_threads
 from headrace.server.runtime import Runtime
 from headrace.tools.demo.shop_server import make_workspace
 from headrace.web.application import create_app
@@ -32,7 +32,7 @@ RUNS = 5
 EVENTS_PATH = "/v1/streams/visits/events"
 
 
-def door_figures(runs: int = RUNS, events: int = EVENTS) -> list[Figure]:
+def intake_figures(runs: int = RUNS, events: int = EVENTS) -> list[Figure]:
     """CPU-seconds per million events of client and server, for a file and for arrays over HTTP."""
     file_seconds: list[tuple[float, float]] = []
     post_seconds: list[tuple[float, float]] = []
@@ -76,7 +76,7 @@ def _cpu_of(act: Callable[[], None], server_cpu_s: Callable[[], float]) -> tuple
 def _serving(folder: Path) -> Iterator[tuple[str, Callable[[], float]]]:
     """The URL of a server over an empty workspace, in its own process, and its CPU time so far."""
     make_workspace(folder, STREAM)
-    command = [sys.executable, "-m", "headrace.bench.door", str(folder)]
+    command = [sys.executable, "-m", "bench.ours.intake", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -108,5 +108,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         _serve(Path(sys.argv[1]))
     else:
-        for figure in door_figures():
+        for figure in intake_figures():
             sys.stdout.write(f"{figure.name}: {figure.value:.3f} {figure.unit}\n")

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.bench.figures import Figure, of_percentile
-from headrace.bench.measure import Tell
+from bench.ours.figures import Figure, of_percentile
+from bench.ours.measure import Tell
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.maintain.lift import Lifting, lift_view, parts_of

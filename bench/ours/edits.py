@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.ours.events import PAGES, arrays
+from bench.ours.figures import Figure, of_percentile, percentile
+from bench.ours.history import VISITS, extend
+from bench.ours.judge import Definition, PageAnswer, wrong_answers
+from bench.ours.load import Connection
+from bench.ours.measure import start_server
 from headrace.api.connect import connect
-from headrace.bench.events import PAGES, arrays
-from headrace.bench.figures import Figure, of_percentile, percentile
-from headrace.bench.history import VISITS, extend
-from headrace.bench.judge import Definition, PageAnswer, wrong_answers
-from headrace.bench.load import Connection
-from headrace.bench.measure import start_server
 from headrace.errors import HeadraceError
 from headrace.lake.delta_table import LakeTable
 from headrace.plan.cost import sum_up

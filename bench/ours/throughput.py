@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headrace.bench.events import ONE_VIEW, STREAM, USUAL, Shape, views, write_file
-from headrace.bench.figures import Figure, of_runs
-from headrace.bench.progress import Progress
-from headrace.bench.sizes import Sizes
-from headrace.bench.turn import Files, Timing, take_turn
+from bench.ours.events import ONE_VIEW, STREAM, USUAL, Shape, views, write_file
+from bench.ours.figures import Figure, of_runs
+from bench.ours.progress import Progress
+from bench.ours.turn import Files, Timing, take_turn
+from bench.sizes import Sizes
 
 LEAST_SHARE = {5: 75, 20: 40, 100: 12}  # % of the rate with one view
 LATE = Shape(late=0.05)
