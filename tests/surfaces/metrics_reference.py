@@ -57,7 +57,7 @@ Counters of requests start at 0 with the process. Counters of the log (`headrace
 | `deriv(headrace_subscription_lag_events[10m]) > 0` for 30 minutes | members of a subscription are too slow |
 | `deriv(headrace_backlog_bytes[10m]) > 0` for 30 minutes | events arrive faster than they are appended |
 | `histogram_quantile(0.99, rate(headrace_answer_seconds_bucket[5m])) > 0.25` | slow answers |
-| `histogram_quantile(0.99, rate(headrace_latency_seconds_bucket[5m])) > 5` | events are in the answers late |
+| `histogram_quantile(0.99, rate(headrace_latency_seconds_bucket[5m])) > 5` | answers include events late |
 """
 
 

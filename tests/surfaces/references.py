@@ -39,7 +39,7 @@ trace. Exit codes:
 |---|---|
 | 0 | success |
 | 1 | failure: something does not exist, cannot be reached, is not ready, a test fails, or the machine has a problem |
-| 2 | invalid input: an option or its value, a time, a duration, a question, SQL or a definition |
+| 2 | invalid input: an option or its value, a time, a duration, a query, SQL or a definition |
 | 3 | another process took over the workspace |
 | 4 | `plan --exit-code` found changes |
 | 130 | interrupted |
@@ -81,9 +81,9 @@ header.
 Errors in definitions (`definition`) also have `excerpt`, the line with a caret under the place, and `write`, the text
 to write there; several are listed in `errors`.
 
-Codes that only HTTP has: @CODES. Replies with 429 and 503 have a `Retry-After` header. `spark_starting` (503) means
-that the request will succeed in some seconds; the command line and the Python client retry it. A failed request stores
-nothing.
+Codes that occur only over HTTP: @CODES. Replies with 429 and 503 have a `Retry-After` header. `spark_starting` (503)
+means that the request will succeed in some seconds; the command line and the Python client retry it. A failed request
+stores nothing.
 
 **Events** are on disk before they are acknowledged:
 
@@ -115,41 +115,40 @@ failed does not use up its key. `/v1/tokens/TOKEN?wait=30s` waits until every vi
  "stalled": null, "errors": [], "columns": [{"name": "page", "type": "STRING"}]}
 ```
 
-`as_of.streams` says it of each base stream of the view, which matters for a view over several (`UNION ALL`): its
-`commits`, its `horizon` (how many of them are in the batch layer), `newest_event`, `settled_until` (the event time up
-to which no more of its events are expected), `freshness_ms` and `freshness_reason`. The view is as fresh as the stream
-that is furthest behind, which `freshness_reason` of the answer names first; a window is settled when every stream says
-so.
+`as_of.streams` has an object for each base stream of the view (several with `UNION ALL`): `commits`, `horizon` (the
+number of commits in the batch layer), `newest_event`, `settled_until` (the event time up to which no more of its events
+are expected), `freshness_ms` and `freshness_reason`. The freshness of the view is that of the stream that is furthest
+behind, which `freshness_reason` of the answer names first. A window is settled when it is settled in every stream.
 
-`freshness_ms` is the age of the oldest accepted event that is not in the answer. It is 0 when all are, and null when
-unknown; `freshness_reason` then says why. `settled` means that the window is past the stream's patience; later events
-still count, as corrections. `approximate` has the stated error of each approximate column. A column of `unique` is in
-it only if one of its values is an estimate; `estimates` then lists the rows of these values, from 0:
-`{"visitors": [0, 3]}` means that all other rows are exact. Of a view over a [sample](sampling.md) `bounds` has, for
-each row of a scaled column, how far the value is from the true one in 95 of 100 cases, at most: `{"n": [58.8, 12.1]}`.
-`errors` lists the cells without a value, which are null:
+`freshness_ms` is the age of the oldest accepted event that is not in the answer. It is 0 if the answer has all events,
+and null if it is unknown; `freshness_reason` then gives the reason. `settled` means that the window is past the
+stream's patience; later events still count, as corrections. `approximate` has the stated error of each approximate
+column. A column of `unique` is in it only if one of its values is an estimate; `estimates` then lists the rows of these
+values, from 0: `{"visitors": [0, 3]}` means that all other rows are exact. For a view over a [sample](sampling.md),
+`bounds` has a number for each row of a scaled column; in 95 of 100 cases, the true value is within this distance:
+`{"n": [58.8, 12.1]}`. `errors` lists the cells without a value, which are null:
 `{"row": 0, "column": "users", "reason": "count(DISTINCT user) has more than 10,000 different values; use …"}`.
-`windows` has the bounds of the question and the size of the windows. With `start`, a window begins at `start` and every
+`windows` has the bounds of the query and the size of the windows. With `start`, a window begins at `start` and every
 `every_ms` from there, instead of at multiples of `every_ms` since 1970 (calendar windows, running totals and windows
-that the view declares with an offset keep their places). `counted_from` is the time that relative bounds such as `-1h`
-were counted from, the end of the pane of the newest event; it is null if no bound is relative.
+that the view declares with an offset keep their boundaries). Relative bounds such as `-1h` refer to `counted_from`, the
+end of the pane of the newest event; it is null if no bound is relative.
 
 **Server-sent events.** `GET /v1/streams/{stream}/tail` and, with `Accept: text/event-stream`,
-`GET /v1/subscriptions/{name}/events` reply with events as they come ([subscriptions](subscriptions.md)). An error after
-the reply has begun is a last event `event: error` with the JSON of errors as data.
+`GET /v1/subscriptions/{name}/events` reply with events as they arrive ([subscriptions](subscriptions.md)). If an error
+occurs after the reply has begun, the last event is `event: error` with the error as JSON.
 
 **Paging.** Rows are ordered by window, oldest first (`order=newest` reverses this), then by key. A reply has at most
 `limit` rows. If there are more, `next_cursor` is set; repeat the request with it as `cursor` to get the next rows.
 `more_rows` is the number of remaining rows, or null if counting them would take long. Relative bounds are fixed by the
-first page. The view is updated between pages: no row comes twice, and a row that exists from the first page to the last
-is never missing. Each page gives its commits in `as_of`. A cursor stays valid after a rebuild of the same definition;
-after an edit of the view it is refused (409), and reading has to start again. To read all rows as of one moment, use
-`POST /v1/sql` with `SELECT * FROM view`.
+first page. The view is updated between pages: no row is returned twice, and a row that exists from the first page to
+the last is never missing. Each page gives its commits in `as_of`. A cursor stays valid after a rebuild of the same
+definition; after an edit of the view it is refused (409), and you must start again. To read all rows as of one moment,
+use `POST /v1/sql` with `SELECT * FROM view`.
 """
 
 
 _KAFKA = """
-The table `[kafka]` holds settings of every Kafka client, by the names of librdkafka; `HEADRACE_KAFKA_SASL_PASSWORD`
+The table `[kafka]` contains settings of all Kafka clients, by the names of librdkafka; `HEADRACE_KAFKA_SASL_PASSWORD`
 sets `sasl.password`. [Kafka](kafka.md) has an example.
 """
 

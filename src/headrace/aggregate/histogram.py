@@ -31,8 +31,8 @@ class Histogram(Aggregate):
         ),
     )
     summary = (
-        "How many values lie in each range between fixed edges: below the first, then from each edge (included) to the "
-        "next (excluded), and from the last one on. NULL if there is no value; NaN is skipped."
+        "The number of values in each range between fixed edges: below the first, then from each edge (included) to "
+        "the next (excluded), and from the last one on. NULL if there is no value; NaN is skipped."
     )
     gives = "ARRAY of BIGINT, one more than there are edges"
     examples = (

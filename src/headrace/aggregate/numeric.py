@@ -326,7 +326,7 @@ class BoolOr(_Logical):
 
     name = "bool_or"
     distinct = "bool_or"
-    summary = "Whether an expression is true for at least one event."
+    summary = "True if an expression is true for at least one event."
     examples = (
         Example((BOOLEAN,), ((False,), (None,), (True,)), True),
         Example((BOOLEAN,), ((False,), (None,)), False),
@@ -341,7 +341,7 @@ class BoolAnd(_Logical):
 
     name = "bool_and"
     distinct = "bool_and"
-    summary = "Whether an expression is true for every event of which it is not NULL."
+    summary = "True if an expression is true for every event where it is not NULL."
     examples = (
         Example((BOOLEAN,), ((True,), (None,), (False,)), False),
         Example((BOOLEAN,), ((True,), (None,)), True),

@@ -79,7 +79,7 @@ class AnyValue(Plain):
     name = "any_value"
     distinct = "any_value"
     takes = (Argument("expression", SINGLE),)
-    summary = "One of the values of an expression that are not NULL; of the same events always the same."
+    summary = "One of the non-NULL values of an expression; always the same value for the same events."
     gives = "the type of the expression"
     examples = (Example((STRING,), (("a",), (None,), ("a",)), "a"), Example((INT,), ((None,),), None))
     other_names = ("arbitrary",)
@@ -257,8 +257,8 @@ class MinBy(_By):
 
     name = "min_by"
     summary = (
-        "The value of the event with the least `by`, of several the earliest event; NULL in `by` is skipped. "
-        "With n an array of n values, the least first."
+        "The value of the event with the least `by`, or of the earliest one if there are several; NULL in `by` is "
+        "skipped. With n an array of n values, the least first."
     )
     greatest = False
     examples = (
@@ -273,8 +273,8 @@ class MaxBy(_By):
 
     name = "max_by"
     summary = (
-        "The value of the event with the greatest `by`, of several the latest event; NULL in `by` is skipped. "
-        "With n an array of n values, the greatest first."
+        "The value of the event with the greatest `by`, or of the latest one if there are several; NULL in `by` is "
+        "skipped. With n an array of n values, the greatest first."
     )
     greatest = True
     examples = (

@@ -95,8 +95,8 @@ class ApproxPercentile(Aggregate):
         Parameter("accuracy", int, f"a whole number from 1 to {MOST_ACCURACY}", (50,), optional=True),
     )
     summary = (
-        "The value that a share of all values is not above: of 0.5 the median. Of several shares an array. "
-        "`accuracy` n asks for an error of 1/n."
+        "The value that the given share of all values does not exceed; 0.5 gives the median. For several shares, an "
+        "array. `accuracy` n sets an error of 1/n."
     )
     gives = "the type of the expression; an ARRAY of it for several percentages"
     examples = (

@@ -89,8 +89,8 @@ class CountDistinct(_Set):
     distinct = "count_distinct"
     takes = (Argument("expression", SINGLE, repeats=True),)
     summary = (
-        "The number of different values of an expression, or of several together; exact. Events where one is NULL "
-        f"are skipped. At most {LIMIT:,} for a key and window: beyond it approx_count_distinct is the one to use."
+        "The exact number of distinct values of an expression, or of several together. Events where one is NULL "
+        f"are skipped. At most {LIMIT:,} for a key and window; use approx_count_distinct if there are more."
     )
     gives = "BIGINT"
     examples = (
@@ -139,7 +139,7 @@ class CollectSet(_Set):
     distinct = "collect_set"
     takes = (Argument("expression", SINGLE),)
     summary = (
-        "The different values of an expression as an array, sorted; NULL is skipped. "
+        "The distinct values of an expression as an array, sorted; NULL is skipped. "
         f"At most {LIMIT:,} for a key and window."
     )
     gives = "ARRAY of the type of the expression"

@@ -173,7 +173,8 @@ class VarSamp(VarPop):
 
     name = "var_samp"
     summary = (
-        "The variance estimated from a sample: squared deviations over one less than their number. NULL of one value."
+        "The variance estimated from a sample: squared deviations divided by one less than their number. "
+        "NULL for a single value."
     )
     examples = (Example((INT,), ((1,), (3,), (None,)), 2.0), Example((INT,), ((1,),), None))
     sample = True
@@ -183,7 +184,7 @@ class Variance(VarSamp):
     """variance(x), which is var_samp(x)."""
 
     name = "variance"
-    summary = "The same as var_samp."
+    summary = "An alias of var_samp."
 
 
 class StddevPop(VarPop):
@@ -201,7 +202,7 @@ class StddevSamp(StddevPop):
     """stddev_samp(x): the square root of var_samp(x)."""
 
     name = "stddev_samp"
-    summary = "The standard deviation estimated from a sample: the square root of var_samp. NULL of one value."
+    summary = "The standard deviation estimated from a sample: the square root of var_samp. NULL for a single value."
     examples = (Example((INT,), ((1,), (9,), (5,)), 4.0), Example((INT,), ((1,),), None))
     sample = True
 
@@ -210,7 +211,7 @@ class Stddev(StddevSamp):
     """stddev(x), which is stddev_samp(x)."""
 
     name = "stddev"
-    summary = "The same as stddev_samp."
+    summary = "An alias of stddev_samp."
 
 
 class CovarPop(_Statistic):
@@ -239,7 +240,7 @@ class CovarSamp(CovarPop):
     """covar_samp(x, y): the covariance that a sample lets expect of the whole."""
 
     name = "covar_samp"
-    summary = "The covariance estimated from a sample. NULL of one event."
+    summary = "The covariance estimated from a sample. NULL for a single event."
     examples = (Example((INT, INT), ((1, 2), (3, 6)), 4.0), Example((INT, INT), ((1, 1),), None))
     sample = True
     other_names = ("covariance",)
@@ -249,7 +250,9 @@ class Corr(CovarPop):
     """corr(x, y): the covariance over both standard deviations."""
 
     name = "corr"
-    summary = "The correlation of two expressions, from -1 to 1. NULL of one event, or where one of them never varies."
+    summary = (
+        "The correlation of two expressions, from -1 to 1. NULL for a single event, or if one of them is constant."
+    )
     examples = (Example((INT, INT), ((1, -2), (3, -6), (None, 1)), -1.0), Example((INT, INT), ((1, 1), (1, 2)), None))
     sample = True
 

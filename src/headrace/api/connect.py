@@ -104,7 +104,7 @@ class Connection:
         return self._backend.changes(question)
 
     def lookup(self, view: str, keys: Sequence[Mapping[str, Any]], **options: Any) -> Answer:
-        """The rows of many keys, in their order; `missing` of the answer lists the keys that have none.
+        """The rows of many keys, in the order of the keys; `missing` of the answer lists the keys without rows.
 
         `options` are `start`, `end`, `window`, `every`, `cumulate`, `zone`, `order`, `settled_only`, `corrections`,
         `version_as_of` and `timestamp_as_of`, as in `ask`.
@@ -184,7 +184,7 @@ class Connection:
         start: str | None = None,
         again: bool = False,
     ) -> SendReply:
-        """Send generated events: the same seed gives the same events, and those that were sent are not sent again.
+        """Send generated events. The same seed gives the same events; events that were sent before are not sent again.
 
         `fields` has rules such as `{"page": "zipf(50)"}`; `rate` is the number of events per second of event time,
         from `start` on, which is a time or `"now"`.
@@ -200,7 +200,7 @@ class Connection:
     ) -> Sending:
         """Send several files step by step; events that cannot be parsed become dead letters.
 
-        An endless one waits for a server that is away, however long, and recognizes files that were renamed.
+        With `endless`, it waits for an unavailable server without a time limit, and recognizes renamed files.
         """
         return self._sender(progress).sending(stream, progress, again=again, endless=endless)
 
@@ -267,7 +267,7 @@ class Connection:
         return [version.as_dict() for version in self._backend.versions(view)]
 
     def skip(self, stream: str, to: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Leave out events of a stream in Kafka: go on at "earliest", "latest", a time or "0:42,1:300"."""
+        """Skip events of a Kafka stream: continue at "earliest", "latest", a time or "0:42,1:300"."""
         return self._backend.skip(stream, to, dry_run=dry_run).as_dict()
 
     def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
@@ -277,8 +277,8 @@ class Connection:
     def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> dict[str, Any]:
         """Start a refresh of a view; `full` rebuilds it from the whole log.
 
-        With `full`, `tables="now"` joins all events so far to tables as they are now, `"recorded"` as they were,
-        `"missing"` as they were but for missing keys, which are looked for in the tables of now.
+        With `full`, `tables="now"` joins all stored events to the current tables, `"recorded"` to the recorded
+        versions, and `"missing"` to the recorded versions or, for missing keys, the current tables.
         `versions` and `audits` show the progress and the result.
         """
         return self._backend.refresh(view, full=full, tables=tables).as_dict()
@@ -297,10 +297,10 @@ class Connection:
         key: Mapping[str, Any] | None = None,
         follow: bool = True,
     ) -> Iterator[StreamEvent]:
-        """The events of a stream, in the order of the log, as they come.
+        """The events of a stream, in the order of the log, as they arrive.
 
-        `start` is `"latest"` (default), `"earliest"`, the `cursor` of an event, or a time; `last` begins with the last
-        so many events instead. With `follow=False` it ends after the last event that there is.
+        `start` is `"latest"` (default), `"earliest"`, the `cursor` of an event, or a time; `last` begins with this
+        number of the last events instead. With `follow=False` it ends after the last existing event.
         """
         from headrace.api.consumer import tail_events  # as above
         from headrace.deliver.event_page import EventQuestion  # as above
@@ -324,18 +324,18 @@ class Connection:
         settled_only: bool = False,
         cursor: str | None = None,
     ) -> Iterable[Any]:
-        """The changes of a view or the events of a stream, as they come; it never ends.
+        """The changes of a view or the events of a stream, as they happen; it never ends.
 
-        Of a view all rows come first (unless `snapshot` is false), then each row that changes: a `ViewChange` has `op`
-        (upsert, delete or restart), `row`, `version`, `commit` and, on the last one of those that belong together, a
-        `cursor` to continue after it. `where` is a condition on the columns, `key` selects by keys; `settled_only` is
-        for rows of settled windows. Of a stream it is the same as `tail`.
+        For a view, it returns all rows first (unless `snapshot` is false), then each row that changes. A `ViewChange`
+        has `op` (upsert, delete or restart), `row`, `version`, `commit` and, on the last change of a batch, a `cursor`
+        to continue after it. `where` is a condition on the columns, `key` selects by keys; `settled_only` selects rows
+        of settled windows. For a stream, it is the same as `tail`.
 
-        With a name it is a member of a subscription that is kept on the server.
-        Members of one name share the events; different names each get all of them. A name that does not exist is
+        With a name, it is a member of a named subscription, whose position is stored on the server. The members of a
+        subscription share its events; each subscription receives all events. A subscription that does not exist is
         created: `guarantee` is `"at-least-once"` (default) or `"at-most-once"`, `start` as in `tail`, `timeout` the
-        time after which events without `ack()` are delivered again (default 30 s). `limit` is the most events of a
-        batch, `credit` the most that this member holds without an acknowledgement.
+        time after which events without `ack()` are delivered again (default 30 s). `limit` is the maximum number of
+        events in a batch, `credit` the maximum number of unacknowledged events of this member.
         """
         # As above.
         from headrace.api.consumer import Subscription, kind_of
@@ -358,7 +358,7 @@ class Connection:
         return [subscription.as_dict() for subscription in self._backend.subscriptions()]
 
     def drop_subscription(self, name: str) -> None:
-        """Forget a named subscription."""
+        """Drop a named subscription."""
         self._need_server()
         self._backend.drop_subscription(name)
 
@@ -389,7 +389,7 @@ class Connection:
         return ConnectedTable(self, name)
 
     def graph(self) -> dict[str, Any]:
-        """What reads what: all streams, tables, views, sinks and alerts, each with `reads`, rates and freshness."""
+        """The dependencies: all streams, tables, views, sinks and alerts, each with `reads`, rates and freshness."""
         return self._backend.graph().as_dict()
 
     def view(self, name: str) -> ConnectedView:
@@ -399,7 +399,7 @@ class Connection:
         return ConnectedView(self, name)
 
     def stream(self, name: str) -> ConnectedStream:
-        """A stream as an object: `send`, `status`; notebooks show its fields and how late its events are."""
+        """A stream as an object: `send`, `status`; notebooks show its fields and the lateness of its events."""
         from headrace.api.objects import ConnectedStream  # as above
 
         return ConnectedStream(self, name)

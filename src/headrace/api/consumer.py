@@ -58,11 +58,11 @@ class ReceivedEvent:
 
     @property
     def attempt(self) -> int:
-        """How often its batch was delivered: 1 is the first time."""
+        """The number of deliveries of its batch; 1 is the first."""
         return self._batch.attempt
 
     def ack(self) -> None:
-        """It was processed: do not deliver it again.
+        """Acknowledge the event: it is not delivered again.
 
         Acknowledgements are sent when all events of the batch have one, and otherwise once a second.
         """
@@ -70,7 +70,7 @@ class ReceivedEvent:
 
 
 class ReceivedBatch:
-    """Events that were delivered together, in order. Iterate over it, then `ack()` all of it."""
+    """Events that were delivered together, in order. Iterate over the batch, then call `ack()`."""
 
     def __init__(self, backend: Backend, subscription: str, content: Mapping[str, Any]) -> None:
         columns = read_columns(content["columns"])
@@ -90,20 +90,20 @@ class ReceivedBatch:
         return len(self.events)
 
     def ack(self) -> None:
-        """All of its events were processed; on the server's disk when this returns."""
+        """Acknowledge all events of the batch; the acknowledgement is on the server's disk when this returns."""
         self._open.clear()
         self._gathered.clear()
         if self.lease is not None:
             self._backend.acknowledge(self.subscription, [self.lease])
 
     def nack(self) -> None:
-        """It will not be processed: deliver it again at once, to any member."""
+        """Reject the batch: it is delivered again immediately, to any member."""
         self.flush()
         if self.lease is not None:
             self._backend.give_back(self.subscription, [self.lease])
 
     def acknowledge_event(self, cursor: str) -> None:
-        """One of its events was processed."""
+        """Acknowledge one event of the batch."""
         if self.lease is None or cursor not in self._open:
             return
         self._open.discard(cursor)
@@ -114,7 +114,7 @@ class ReceivedBatch:
             self.flush()
 
     def flush(self) -> None:
-        """Send the acknowledgements that were gathered."""
+        """Send the collected acknowledgements."""
         self._sent_at = time.monotonic()
         if self.lease is not None and self._gathered:
             gathered, self._gathered = self._gathered, []
@@ -122,8 +122,8 @@ class ReceivedBatch:
 
 
 class Subscription:
-    """Membership in a named subscription: each event goes to one of its members. Iterate over it; close it, or use it
-    in a `with` block: then what was not acknowledged goes to other members at once.
+    """Membership in a named subscription: each event goes to one of its members. Iterate over it. Close it, or use it
+    in a `with` block: its unacknowledged events then go to other members immediately.
     """
 
     def __init__(self, backend: Backend, name: str, *, limit: int, credit: int) -> None:
@@ -145,7 +145,7 @@ class Subscription:
             yield self._batch
 
     def close(self) -> None:
-        """Leave the subscription; acknowledgements that were gathered are sent first."""
+        """Leave the subscription, after sending the collected acknowledgements."""
         if self._batch is not None:
             self._batch.flush()
         self._contents.close()

@@ -276,7 +276,7 @@ class RemoteWorkspace(ChangeCalls):
         return SubscriptionStatus.from_dict(self.call("POST", path, content=orjson.dumps(fields)))
 
     def drop_subscription(self, name: str) -> None:
-        """Forget a named subscription."""
+        """Drop a named subscription."""
         self.call("DELETE", f"{SUBSCRIPTIONS}/{_quote(name)}")
 
     def batches(self, subscription: str, limit: int, credit: int) -> Generator[Mapping[str, Any], None, None]:

@@ -138,7 +138,7 @@ class Verbs(Protocol):
         """Create a named subscription, or find the one with these terms."""
 
     def drop_subscription(self, name: str) -> None:
-        """Forget a named subscription."""
+        """Drop a named subscription."""
 
     def streams(self) -> list[StreamStatus]:
         """All streams and their metrics."""

@@ -25,15 +25,15 @@ TURNS = ("fired at", "resolved at")
 
 
 def alerts(
-    name: Annotated[str | None, typer.Argument(help="Alert; without it, all.", metavar="[ALERT]")] = None,
+    name: Annotated[str | None, typer.Argument(help="Alert; default: all.", metavar="[ALERT]")] = None,
     silence: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Send no notices of ALERT for so long, such as 2h.")
+        str | None, typer.Option(metavar="DURATION", help="Send no notifications of ALERT for this time, such as 2h.")
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option("--where", metavar="COLUMN=VALUE", help="With --silence: only rows with this value."),
     ] = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="With --silence: why.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="With --silence: the reason.", show_default=False)] = "",
     unsilence: Annotated[bool, typer.Option("--unsilence", help="End all silences of ALERT.")] = False,
     workspace: WorkspaceOption = ".",
     wide: WideOption = False,
@@ -41,7 +41,8 @@ def alerts(
 ) -> None:
     """List the alerts: state, incidents, silences.
 
-    Shows the row that made an alert fire. With --silence no notices are sent for a time; incidents are still recorded.
+    Shows the row that made an alert fire. With --silence no notifications are sent for some time; incidents are still
+    recorded.
     """
     if (silence or unsilence or where or reason) and name is None:
         raise UsageError("an alert is needed to silence", fix="`headrace alerts ALERT --silence 2h`")

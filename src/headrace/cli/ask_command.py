@@ -131,7 +131,7 @@ def ask(
         str | None,
         typer.Option(
             metavar="SPAN",
-            help="Window size: 1h, or of the calendar: '1 month', week; 'all' is one window over all time. "
+            help="Window size: 1h, a calendar window such as '1 month' or week, or 'all' for one window over all time. "
             "With --start, windows are counted from there, except those of the calendar.",
         ),
     ] = None,
@@ -144,7 +144,7 @@ def ask(
     ] = None,
     order_by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN,...", help="Order of the rows, such as 'n DESC'. '' is by window and key."),
+        typer.Option(metavar="COLUMN,...", help="Order of the rows, such as 'n DESC'. '' orders by window and key."),
     ] = None,
     cumulate: Annotated[
         str | None,
@@ -159,33 +159,37 @@ def ask(
         str | None,
         typer.Option(
             metavar="N",
-            help=f"Most rows, or all; default: LIMIT of the view, {SCREENFUL} on a terminal, 1,000.",
+            help=f"Maximum number of rows, or all; default: LIMIT of the view, {SCREENFUL} on a terminal, 1,000.",
             show_default=False,
         ),
     ] = None,
-    cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier answer.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier answer, by its cursor.")
+    ] = None,
     version_as_of: Annotated[
         str | None,
         typer.Option(
             metavar="N",
-            help="Answer as of the first N commits of the log (not versions of the view); of several streams: "
+            help="Answer as of the first N commits of the log (not a version of the view); for several streams: "
             "visits=12,calls=7.",
         ),
     ] = None,
     timestamp_as_of: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601, or before now, such as -1h."),
+        typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601, or relative to now, such as -1h."),
     ] = None,
     settled_only: Annotated[bool, typer.Option("--settled-only", help="Only rows that are settled.")] = False,
     corrections: Annotated[
         bool,
-        typer.Option("--corrections", help="Show how many events are in each row, and how many came after it settled."),
+        typer.Option(
+            "--corrections", help="Show the number of events in each row, and of those that arrived after it settled."
+        ),
     ] = False,
     keys_from: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Look up many keys: a JSON object per line, or a value per line if the view has one key; - is "
+            help="Look up many keys: one JSON object per line, or one value per line if the view has one key; - is "
             "standard input. Rows are in the order of the keys.",
         ),
     ] = None,

@@ -74,7 +74,9 @@ def test(
     ] = None,
     words: Annotated[
         list[str] | None,
-        typer.Option("--select", "-k", metavar="TEXT", help="Only tests whose file or name has this; repeatable."),
+        typer.Option(
+            "--select", "-k", metavar="TEXT", help="Only tests whose file or name contains this; can be repeated."
+        ),
     ] = None,
     spark: Annotated[
         bool, typer.Option("--spark", help="Run the events through the real Spark jobs of both layers.")
@@ -85,10 +87,10 @@ def test(
     workspace: FolderOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
-    """Test the definitions. Runs the tests in tests/*.yaml: events given, rows expected.
+    """Test the definitions. Runs the tests in tests/*.yaml: given events, expected rows.
 
-    Needs no server and, unless --spark is given, no Java. Nothing of the workspace's data is read or changed.
-    Exits with 1 if a test fails or none ran, with 2 if a test file has a mistake.
+    Needs no server and, unless --spark is given, no Java. The data of the workspace is neither read nor changed. Exits
+    with 1 if a test fails or none ran, with 2 if a test file has an error.
     """
     # They load DuckDB and Arrow, which takes 0.5 s: not for --help.
     from headrace.cli.test_report import TestReport, write_junit

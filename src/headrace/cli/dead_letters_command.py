@@ -144,8 +144,8 @@ def dead_letters(
         DeadLetterAction,
         typer.Argument(
             help="list: newest first. count: number per reason. show: the complete event at POSITION. "
-            "replay: parse all of them again with the current definition; of missing keys, look for them in the tables "
-            "of now.",
+            "replay: parse all of them again with the current definition; join those with missing keys to the current "
+            "tables.",
             show_default=True,
         ),
     ] = DeadLetterAction.LIST,
@@ -166,8 +166,8 @@ def dead_letters(
     After `headrace apply` of a loosened definition, `headrace dead-letters STREAM replay` turns those that can now be
     parsed into events, each exactly once. If it is interrupted or killed, run it again.
 
-    Of a derived stream or a view they are the rows that a Python function failed for, and those whose key a joined
-    table does not have.
+    The dead letters of a derived stream or a view are rows for which a Python function failed, and rows whose key is
+    missing in a joined table.
     """
     if (action is DeadLetterAction.SHOW) != (position is not None):
         raise UsageError(

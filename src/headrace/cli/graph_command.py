@@ -25,9 +25,10 @@ def graph(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what reads what, with rates and freshness.
+    """Show the dependencies of all definitions, with rates.
 
-    What has several sources is shown with its readers below the first, and named below the others.
+    A node with several sources is shown with its readers below the first source; below the others only its name is
+    shown.
     """
     if svg is not None and as_json:
         raise UsageError("--svg and --json cannot be combined", fix="give one of them")

@@ -157,14 +157,16 @@ def subscriptions(
     ] = None,
     timeout: Annotated[
         str | None,
-        typer.Option(help="create: deliver again what is not acknowledged by then; default 30s.", metavar="DURATION"),
+        typer.Option(
+            help="create: time after which unacknowledged events are delivered again; default 30s.", metavar="DURATION"
+        ),
     ] = None,
     wide: WideOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """List, create or drop named subscriptions.
 
-    Members of one subscription share its events; different subscriptions each get all. `headrace tail STREAM --name
+    The members of a subscription share its events; each subscription receives all events. `headrace tail STREAM --name
     NAME` is a member.
     """
     if (action is SubscriptionAction.LIST) != (name is None):

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def skip(
-    stream: Annotated[str, typer.Argument(help="Stream in Kafka.", metavar="STREAM", autocompletion=complete_stream)],
+    stream: Annotated[str, typer.Argument(help="Kafka stream.", metavar="STREAM", autocompletion=complete_stream)],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="PLACE",
-            help="Where to go on: earliest (the first event that is still there), latest, a time such as "
+            help="Where to continue: earliest (the first event that still exists), latest, a time such as "
             "2026-11-17T12:00:00Z, or offsets of partitions such as 0:42,1:300.",
         ),
     ],
@@ -30,10 +30,10 @@ def skip(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Leave out events of a stream in Kafka. Asks on a terminal, after listing the offsets.
+    """Skip events of a Kafka stream. Asks for confirmation on a terminal, after listing the offsets.
 
-    A stream stops when events that it has not read are gone (retention, a topic made anew), and names them. This lets
-    it go on. The log records what was left out; events that are in the log stay.
+    A stream stops when events that it has not read are lost (by retention, or when a topic is recreated), and reports
+    their offsets. This command lets it continue. The log records the skipped offsets; events in the log stay there.
     """
     with open_connection(workspace) as connection:
         step = connection.verbs.skip(stream, to, dry_run=True)

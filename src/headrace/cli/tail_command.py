@@ -31,7 +31,7 @@ def tail(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="Begin here: earliest, latest, a cursor, or a time of commit.", metavar="PLACE"),
+        typer.Option("--from", help="Where to begin: earliest, latest, a cursor, or a commit time.", metavar="PLACE"),
     ] = None,
     where: Annotated[
         str | None, typer.Option(help="Only events for which this is true, such as 'status >= 500'.")
@@ -46,9 +46,9 @@ def tail(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value per line.")] = False,
 ) -> None:
-    """Print the events of a stream as they come.
+    """Print the events of a stream as they arrive.
 
-    Without --from it begins with the last 10 events. Each line is the cursor of an event and its fields.
+    Without --from it begins with the last 10 events. Each line contains the cursor of an event and its fields.
     """
     if start is not None and last is not None:
         raise UsageError("-n and --from contradict each other", fix="use one of both; --limit ends after N events")

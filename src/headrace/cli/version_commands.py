@@ -125,15 +125,16 @@ LAYERS_DIFFER = "the two layers do not agree"
 def refresh(
     view: ViewArgument,
     full: Annotated[
-        bool, typer.Option("--full", help="Rebuild the view from the whole log; the current version serves until then.")
+        bool,
+        typer.Option("--full", help="Rebuild the view from the complete log; the current version serves until then."),
     ] = False,
     tables: Annotated[
         str | None,
         typer.Option(
             "--tables",
             metavar="now|recorded|missing",
-            help="With --full: join all events so far to tables as they are now, again as they were, or as they were "
-            "but for missing keys, which are looked for in the tables of now.",
+            help="With --full: join all stored events to the current tables (now), to the recorded versions "
+            "(recorded), or to the recorded versions and, for missing keys, to the current tables (missing).",
         ),
     ] = None,
     no_wait: NoWaitOption = False,
@@ -143,7 +144,7 @@ def refresh(
     """Refresh a view. The batch layer reads the new events again and compares its rows with the speed layer.
 
     If they agree, the batch rows replace the speed rows. Exits with 1 if they do not agree. A view over a table is
-    computed again from all rows of the table and compared; with --full it is made of them anew.
+    computed again from all rows of the table and compared; with --full it is rebuilt from them.
     """
     with open_connection(workspace) as connection:
         before = next(iter(connection.verbs.audits(view)), None)

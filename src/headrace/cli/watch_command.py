@@ -34,24 +34,24 @@ def watch(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", "-k", metavar="NAME=VALUE", help="Only rows with this key; may be repeated. \\N is NULL."
+            "--key", "-k", metavar="NAME=VALUE", help="Only rows with this key; can be repeated. \\N is NULL."
         ),
     ] = None,
     where: Annotated[
         str | None, typer.Option(metavar="CONDITION", help="Only rows for which this is true, such as 'hits > 5'.")
     ] = None,
-    snapshot: Annotated[bool, typer.Option(help="Begin with all rows, or with the changes from now on.")] = True,
+    snapshot: Annotated[bool, typer.Option(help="Begin with all rows, or only with new changes.")] = True,
     settled_only: Annotated[bool, typer.Option("--settled-only", help="Only rows of settled windows.")] = False,
     cursor: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Continue after the change with this cursor.")
     ] = None,
     workspace: WorkspaceOption = ".",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a line for each change.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one line per change.")] = False,
 ) -> None:
-    """Show the changes of a view as they come, until Ctrl-C.
+    """Show the changes of a view as they happen, until Ctrl-C.
 
-    On a terminal the rows are a live table, the newest windows first (q quits); otherwise each change is a line.
-    Restarts of the server are waited for.
+    On a terminal it shows the rows as a live table, the newest windows first (q quits); otherwise it prints one line
+    per change. If the server restarts, the command waits for it.
     """
     options = {"where": where, "cursor": cursor, "snapshot": str(snapshot), "settled_only": str(settled_only)}
     parameters = [read_key_option(text) for text in key or []]

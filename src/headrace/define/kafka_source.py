@@ -48,7 +48,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
         "with `specific-offsets`: `partition:0,offset:42;partition:1,offset:300`; other partitions begin at 0",
         "",
     ),
-    DISCOVERY: ("how often new partitions and topics are looked for", "`30 s`"),
+    DISCOVERY: ("the interval at which Headrace looks for new partitions and topics", "`30 s`"),
     COMMIT: (
         "`true`: offsets that the lake has are also committed to the group `properties.group.id`, for monitoring tools",
         "`false`",

@@ -292,7 +292,7 @@ class Requests:
         return self.following.subscriptions.create(name, **terms)
 
     def drop_subscription(self, name: str) -> None:
-        """Forget a named subscription."""
+        """Drop a named subscription."""
         self.following.subscriptions.drop(name)
 
     def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:

@@ -22,7 +22,7 @@ _SILENCE = describe_body(
     **{
         "for": ("string", "how long, such as `2h`"),
         "values": ("object", 'only incidents whose row has these values, such as `{"page": "/home"}`'),
-        "reason": ("string", "why, for those who look"),
+        "reason": ("string", "the reason, shown with the silence"),
     }
 )
 
@@ -38,7 +38,7 @@ def alert_routes(runtime: Runtime) -> APIRouter:
 
     @routes.post("/v1/alerts/{alert}/silences", response_class=Response, openapi_extra=_SILENCE)
     async def silence(alert: str, request: Request) -> Response:
-        """Send no notices for a time: about all incidents of an alert, or those whose row has some values."""
+        """Send no notifications for some time, about all incidents of an alert or those whose row has some values."""
         body = await read_body(request, _SMALL_BODY)
         fields = read_fields(body, **{"for": str, "values": dict, "reason": str})
         for_ms = _duration(fields["for"])

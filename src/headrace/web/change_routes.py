@@ -40,7 +40,7 @@ _DOC: dict[str, Any] = {
                 ("snapshot", "query", "false: only changes from now on; default true: all rows first"),
                 ("settled_only", "query", "true: rows of settled windows only, when they settle, and corrections"),
                 ("cursor", "query", "continue after the message with this id; as Last-Event-ID"),
-                ("Last-Event-ID", "header", "continue after the message with this id; browsers send it by themselves"),
+                ("Last-Event-ID", "header", "continue after the message with this id; browsers send it automatically"),
             )
         ),
     ],
@@ -58,9 +58,9 @@ def change_routes(runtime: Runtime) -> APIRouter:
         """Subscribe to the changes of a view, as server-sent events.
 
         Each message is `{"op": "upsert"|"delete", "row": {…}, "version", "commit"}`; a row of the first, complete state
-        also has `"snapshot": true`. `{"op": "restart"}` voids all rows before it, `{"op": "caught_up"}` says that the
-        first state is complete. The event `columns` names columns, types and keys; the event `error` has an error
-        and ends the reply.
+        also has `"snapshot": true`. After `{"op": "restart"}` all earlier rows must be discarded; `{"op": "caught_up"}`
+        follows when the first state is complete. The event `columns` names columns, types and keys; the event `error`
+        has an error and ends the reply.
         """
         question = ChangeQuestion.from_text(view, request.query_params.multi_items())
         last = request.headers.get("last-event-id")

@@ -43,7 +43,7 @@ def dead_letter_routes(runtime: Runtime) -> APIRouter:
     def replay(stream: str, cursor: ReplayCursor = None, dry_run: DryRun = False) -> Response:
         """Parse a batch of dead letters again. Those that can now be parsed become events, exactly once.
 
-        Repeat with the `cursor` of the reply until it is null. Of a derived stream or a view: builds the views anew
+        Repeat with the `cursor` of the reply until it is null. For a derived stream or a view, it rebuilds the views
         with the keys that were missing and are in the tables now; `views` has their new versions.
         """
         return reply_json(runtime.dead_letters(stream).replay(cursor, dry_run=dry_run))

@@ -102,7 +102,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
 
     @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=EVENTS_DOC)
     async def take_events(stream: str, request: Request) -> Response:
-        """Send events in any supported format. They are on disk when the reply comes."""
+        """Send events in any supported format. They are on disk when the reply is sent."""
         keep_bad = _flag(request, "keep_bad")
         layout, compression = read_layout(request), read_compression(request)
         key = request.headers.get("idempotency-key")

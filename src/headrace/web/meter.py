@@ -49,12 +49,12 @@ class RequestNumbers:
         )
         self.answers = Counter(
             "headrace_answers",
-            "Questions to views by view (empty: no such view) and status.",
+            "Queries of views by view (empty: no such view) and status.",
             ["view", "status"],
             registry=registry,
         )
         self.answer_seconds = Histogram(
-            "headrace_answer_seconds", "Time to answer a question.", registry=registry, buckets=SECONDS
+            "headrace_answer_seconds", "Time to answer a query.", registry=registry, buckets=SECONDS
         )
 
     def note(self, scope: Scope, status: int, received: int, seconds: float) -> None:

@@ -33,13 +33,16 @@ if TYPE_CHECKING:
 STATES = ("ok", "starting", "restarting", "failing")
 TIMES = {
     "commit": ("headrace_commit_seconds", "Time of one lake commit: read, parse, write, commit."),
-    "merge": ("headrace_merge_seconds", "Time to merge into the views what was computed while a commit was appended."),
+    "merge": (
+        "headrace_merge_seconds",
+        "Time to merge into the views the partials that were computed while a commit was appended.",
+    ),
     "maintain": ("headrace_maintain_seconds", "Time of a Spark step that applies commits to views."),
 }
 
 LATENCY = (
     "headrace_latency_seconds",
-    "Time from the arrival of an event until a view answers with it; of each step, that of its oldest event.",
+    "Time from the arrival of an event until a view answers with it, measured for the oldest event of each step.",
 )
 
 Of = TypeVar("Of", StreamStatus, ViewStatus, SinkStatus, SubscriptionStatus, AlertStatus)
@@ -62,7 +65,7 @@ OF_STREAMS: tuple[StatusNumber[StreamStatus], ...] = (
     ),
     StatusNumber(
         "headrace_duplicates",
-        "Events of a stream with UNIQUE that repeated others when they came, and are dead letters.",
+        "Duplicates of a stream with UNIQUE; they are dead letters.",
         lambda s: s.duplicates if s.unique or s.duplicates else None,
         counts=True,
     ),
@@ -73,7 +76,7 @@ OF_STREAMS: tuple[StatusNumber[StreamStatus], ...] = (
     ),
     StatusNumber(
         "headrace_kafka_lag_events",
-        "Events in Kafka that are not in the lake yet, by offsets; absent while the broker is away.",
+        "Events in Kafka that are not in the lake yet, by offsets; absent while the broker is unavailable.",
         lambda s: s.lag.events if s.lag else None,
     ),
     StatusNumber("headrace_lake_files", "Files of a stream's lake.", lambda s: s.lake_files),
@@ -83,7 +86,7 @@ OF_STREAMS: tuple[StatusNumber[StreamStatus], ...] = (
 OF_VIEWS: tuple[StatusNumber[ViewStatus], ...] = (
     StatusNumber(
         "headrace_view_freshness_seconds",
-        "Age of the oldest accepted event that a view does not have; 0 when it has all; absent when unknown.",
+        "Age of the oldest accepted event that a view does not have; 0 if it has all; absent if unknown.",
         lambda v: None if v.freshness_ms is None else v.freshness_ms / 1000,
     ),
     StatusNumber(
@@ -107,7 +110,7 @@ OF_VIEWS: tuple[StatusNumber[ViewStatus], ...] = (
     StatusNumber("headrace_view_events", "Events in the rows of a view.", lambda v: _events(v)),
     StatusNumber(
         "headrace_view_corrections",
-        "Events of a view that came after their pane was settled; the others were on time.",
+        "Events of a view that arrived after their pane was settled; the others were on time.",
         lambda v: v.corrections,
     ),
     StatusNumber("headrace_view_audits", "Audits of a view.", lambda v: v.audits_run, counts=True),
@@ -134,12 +137,12 @@ OF_VIEWS: tuple[StatusNumber[ViewStatus], ...] = (
     ),
 )
 OF_SINKS: tuple[StatusNumber[SinkStatus], ...] = (
-    StatusNumber("headrace_sink_rows", "Rows that a sink has sent, deletes among them.", lambda s: s.rows, counts=True),
+    StatusNumber("headrace_sink_rows", "Rows that a sink has sent, including deletes.", lambda s: s.rows, counts=True),
     StatusNumber("headrace_sink_batches", "Batches that a sink has written.", lambda s: s.batches, counts=True),
     StatusNumber("headrace_sink_errors", "Failed attempts of a sink.", lambda s: s.errors, counts=True),
     StatusNumber(
         "headrace_sink_lag_seconds",
-        "For how long the destination of a sink has not had all changes; 0 when it has.",
+        "Time since the destination of a sink last had all changes; 0 if it has all.",
         lambda s: s.lag_s,
     ),
     StatusNumber(
@@ -153,12 +156,14 @@ OF_SINKS: tuple[StatusNumber[SinkStatus], ...] = (
 OF_SUBSCRIPTIONS: tuple[StatusNumber[SubscriptionStatus], ...] = (
     StatusNumber(
         "headrace_subscription_lag_events",
-        "Events that a subscription has not delivered, before its condition, and those in flight.",
+        "Events that a subscription has not delivered, whether or not they meet its condition, and those in flight.",
         lambda s: s.lag,
     ),
     StatusNumber("headrace_subscription_in_flight", "Events delivered and not acknowledged.", lambda s: s.in_flight),
     StatusNumber("headrace_subscription_members", "Members of a subscription.", lambda s: s.members),
-    StatusNumber("headrace_subscription_delivered", "Events delivered, each once.", lambda s: s.delivered, counts=True),
+    StatusNumber(
+        "headrace_subscription_delivered", "Events delivered, without redeliveries.", lambda s: s.delivered, counts=True
+    ),
     StatusNumber("headrace_subscription_redelivered", "Events delivered again.", lambda s: s.redelivered, counts=True),
     StatusNumber("headrace_subscription_acknowledged", "Events acknowledged.", lambda s: s.acknowledged, counts=True),
 )
@@ -167,10 +172,10 @@ OF_ALERTS: tuple[StatusNumber[AlertStatus], ...] = (
     StatusNumber(
         "headrace_alert_pending", "Keys for which the condition holds, but not long enough.", lambda a: a.pending
     ),
-    StatusNumber("headrace_alert_undelivered", "Notices that their target has not got yet.", lambda a: a.undelivered),
+    StatusNumber("headrace_alert_undelivered", "Notifications that are not delivered yet.", lambda a: a.undelivered),
     StatusNumber(
         "headrace_alert_failing",
-        "1 while an alert cannot be evaluated or its notices cannot be delivered.",
+        "1 while an alert cannot be evaluated or its notifications cannot be delivered.",
         lambda a: int(bool(a.error or a.delivery_error)),
     ),
 )
@@ -184,13 +189,13 @@ PARTS_OF_STREAMS: tuple[tuple[str, str, str, Callable[[StreamStatus], Mapping[st
     ),
     (
         "headrace_lateness_seconds",
-        "How far events of the last 7 days were behind the newest event: a quantile of them, or the most.",
+        "How far events of the last 7 days were behind the newest event: a quantile or the maximum.",
         "quantile",
         lambda s: _seconds(s.lateness.lateness_ms) if s.lateness else {},
     ),
     (
         "headrace_delay_seconds",
-        "Arrival minus event time of events of the last 7 days: a quantile of them, or the most.",
+        "Arrival minus event time of events of the last 7 days: a quantile or the maximum.",
         "quantile",
         lambda s: _seconds(s.lateness.delay_ms) if s.lateness else {},
     ),
@@ -261,7 +266,7 @@ def metrics_routes(registry: CollectorRegistry) -> APIRouter:
 
     @routes.get("/metrics", response_class=Response)
     def metrics(request: Request) -> Response:
-        """The workspace in numbers, as Prometheus or OpenMetrics text; docs/metrics.md lists them."""
+        """Metrics of the workspace as Prometheus or OpenMetrics text; docs/metrics.md lists them."""
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": content_type, "cache-control": "no-store"})
 

@@ -50,14 +50,14 @@ def overview_routes(runtime: Runtime) -> APIRouter:
         """All views: keys, columns, version, freshness, lane, rows per layer, audits, alarm, stalled or building.
 
         `lane` is `fused` if the view is updated while events are appended, `spark` if Spark jobs update it;
-        `lane_reason` then says why. Both are null while nothing updates the view. `logical` are the logical views:
-        their SQL, columns, what they read, and the freshness of the stalest view that each is computed from.
+        `lane_reason` then gives the reason. Both are null while nothing updates the view. `logical` are the logical
+        views: their SQL, columns, what they read, and the freshness of the stalest view that each is computed from.
         """
         return reply_json({"views": runtime.views(), "logical": runtime.logical_views()})
 
     @routes.get("/v1/graph", response_class=Response)
     def graph() -> Response:
-        """What reads what: all streams, tables, views, sinks and alerts, each after what it reads.
+        """The dependencies: all streams, tables, views, sinks and alerts, each after those that it reads.
 
         Each has `kind`, `reads` (names), `detail`, `events_per_second`, `rows`, `freshness_ms`, `freshness_reason` and
         `problem`.

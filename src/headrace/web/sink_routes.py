@@ -33,12 +33,12 @@ def sink_routes(runtime: Runtime) -> APIRouter:
 
     @routes.post("/v1/sinks/{sink}/resume", response_class=Response)
     def resume(sink: str) -> Response:
-        """Go on with a paused sink."""
+        """Resume a paused sink."""
         return reply_json(runtime.change_sink(sink, "resume"))
 
     @routes.post("/v1/sinks/{sink}/retry", response_class=Response)
     def retry(sink: str) -> Response:
-        """Have a stalled sink try again now."""
+        """Retry a stalled sink immediately."""
         return reply_json(runtime.change_sink(sink, "retry"))
 
     return routes

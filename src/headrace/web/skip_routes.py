@@ -29,7 +29,7 @@ def skip_routes(runtime: Runtime) -> APIRouter:
 
     @routes.post("/v1/streams/{stream}/skip", response_class=Response, openapi_extra=_SKIP)
     async def skip(stream: str, request: Request) -> Response:
-        """Leave out events of a stream in Kafka, deliberately: the way on after events were lost there.
+        """Skip events of a Kafka stream, to continue after events were lost in Kafka.
 
         The reply lists the offsets by topic and partition, and the commit of the log that records them.
         """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _BODY_BYTES = 4 << 20
 _CREATE = {
     "stream": "the stream whose events are delivered",
-    "view": "the view whose changes are delivered; one of both is given",
+    "view": "the view whose changes are delivered; give either a stream or a view",
     "guarantee": "at-least-once (default) or at-most-once",
     "where": "only events for which this condition is true, such as status >= 500",
     "key": 'values of fields that events must have, such as `{"page": "/home"}`',
@@ -37,7 +37,7 @@ _CREATE = {
 _ACK = {
     "lease": "the lease of a batch",
     "leases": "in place of `lease`: those of several batches",
-    "events": "the cursors of some events of the batch; default all. The others are held for another time-out",
+    "events": "the cursors of some events of the batch; default all. The time-out of the others starts again",
 }
 _NACK = {name: _ACK[name] for name in ("lease", "leases")}
 _EVENTS = {
@@ -86,7 +86,7 @@ def subscription_routes(runtime: Runtime) -> APIRouter:
 
     @routes.delete("/v1/subscriptions/{name}", response_class=Response)
     def drop(name: str) -> Response:
-        """Drop a named subscription. What it has not delivered stays in the log."""
+        """Drop a named subscription. Events that it has not delivered stay in the log."""
         subscriptions.drop(name)
         return reply_json({"dropped": name})
 
@@ -98,9 +98,9 @@ def subscription_routes(runtime: Runtime) -> APIRouter:
         higher `attempt`, unless its `lease` is acknowledged within the time-out; redelivered batches have the size that
         they had. Without an event within `wait` the batch is empty, and its lease is null.
 
-        With `Accept: text/event-stream` batches come as server-sent events (`event: batch`) as long as the member holds
-        fewer events than its `credit`. When the connection closes, what is not acknowledged goes to other members at
-        once.
+        With `Accept: text/event-stream` batches are sent as server-sent events (`event: batch`) as long as the member
+        holds fewer events than its `credit`. When the connection closes, what is not acknowledged goes to other members
+        at once.
         """
         options = _read_options(request)
         limit = options["limit"] or DEFAULT_BATCH
@@ -117,9 +117,9 @@ def subscription_routes(runtime: Runtime) -> APIRouter:
 
     @routes.post("/v1/subscriptions/{name}/ack", response_class=Response, openapi_extra=_body_doc(_ACK))
     async def acknowledge(name: str, request: Request) -> Response:
-        """Acknowledge batches, or some events of one: they are not delivered again, by whomever they are held now.
+        """Acknowledge batches, or some events of one: they are not delivered again, whichever member has them now.
 
-        The acknowledgement is on disk when the reply comes: `{"acknowledged": n}`, the number of events that were not
+        The acknowledgement is on disk when the reply is sent: `{"acknowledged": n}`, the number of events that were not
         acknowledged before.
         """
         fields = await _read_fields(request, _ACK, {"lease": "12.1.5f3a9c01"})
@@ -129,7 +129,10 @@ def subscription_routes(runtime: Runtime) -> APIRouter:
 
     @routes.post("/v1/subscriptions/{name}/nack", response_class=Response, openapi_extra=_body_doc(_NACK))
     async def give_back(name: str, request: Request) -> Response:
-        """Give batches back: they are delivered again at once, to any member. `{"returned": n}` is their events."""
+        """Reject batches, which are delivered again immediately, to any member.
+
+        `{"returned": n}` is the number of their events.
+        """
         fields = await _read_fields(request, _NACK, {"lease": "12.1.5f3a9c01"})
         leases = _read_leases(fields)
         count = await anyio.to_thread.run_sync(subscriptions.queue(name).give_back, leases, limiter=READING)

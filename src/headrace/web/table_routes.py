@@ -59,9 +59,10 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
 
     @routes.post("/v1/tables/{table}/rows", response_class=Response, openapi_extra=EVENTS_DOC)
     async def upsert(table: str, request: Request) -> Response:
-        """Upsert rows by primary key, in any format of events. They are on disk when the reply comes.
+        """Upsert rows by primary key, in any format of events. They are on disk when the reply is sent.
 
-        A row replaces the whole row of its key: columns that it leaves out become NULL. `"_deleted": true` deletes it.
+        A row replaces the complete row of its key: columns that it omits become NULL. `"_deleted": true` deletes the
+        row.
         """
         find_writable(runtime.catalog, table)
         layout, compression = read_layout(request), read_compression(request)
@@ -72,7 +73,7 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
 
     @routes.delete("/v1/tables/{table}/rows", response_class=Response, openapi_extra=_DELETE_DOC)
     async def delete(table: str, request: Request) -> Response:
-        """Delete rows by primary key: keys in the body, an object, an array or a line each, or in the query."""
+        """Delete rows by primary key, given in the body (an object, an array, or one per line) or in the query."""
         declared = find_writable(runtime.catalog, table)
         keys = _typed(declared, _keys_of(request)) or _read_keys(declared, await read_body(request, max_body))
         may_repeat = "idempotency-key" in request.headers

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SENT_AT_ONCE = 1_000
 _PARAMETERS = {
     "from": f"{FROM}; default latest. A time is that of the commit",
-    "last": f"begin with the last so many events instead, at most {HIGHEST_LAST:,}; counted before where",
+    "last": f"begin with this number of the last events instead, at most {HIGHEST_LAST:,}; counted before where",
     "where": "only events for which this condition is true, such as status >= 500",
     "limit": f"of JSON: maximum number of events, default {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
     "cursor": "of JSON: the cursor of the previous reply",
@@ -64,7 +64,7 @@ def tail_routes(runtime: Runtime) -> APIRouter:
     async def tail(stream: str, request: Request) -> Response:
         """Follow the events of a stream, as server-sent events.
 
-        Events come in the order of the log: by commit, then by position. Each is `id: CURSOR` and
+        Events are sent in the order of the log: by commit, then by position. Each is `id: CURSOR` and
         `data: {"cursor", "commit", "position", "arrived", "event": {…}}`; `event` has the fields. A client that
         connects again sends the last id as `Last-Event-ID`, as browsers do, and continues after it, also when the
         server was restarted. An idle connection gets a comment every 10 s, and the id of the place that was reached.

@@ -81,7 +81,7 @@ def version_routes(runtime: Runtime) -> APIRouter:
 
         The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
         view show the result. A view over a table, which `over` names, is computed again from all rows of the table
-        and compared; with `full` it is made of them anew.
+        and compared; with `full` it is rebuilt from them.
         """
         fields = read_fields(await read_body(request, _SMALL_BODY), full=bool, tables=str)
         full, tables = bool(fields["full"]), fields["tables"]

@@ -131,20 +131,18 @@ class Settings:
     max_connections: int = _setting(2000, "maximum number of connections; above it 429", least=10)
     append_every_ms: int = _setting(200, "minimum time between two commits of a stream", least=0)
     append_mb: int = _setting(96, "maximum journal bytes in one commit", least=1)
-    fused_lane: bool = _setting(
-        True, "update views while events are appended; false: always by Spark jobs of their own"
-    )
+    fused_lane: bool = _setting(True, "update views while events are appended; false: always by separate Spark jobs")
     upkeep_every_s: float = _setting(30.0, "pause between two runs of lake upkeep", least=0.1)
     lake_grace_s: float = _setting(
-        3600.0, "how long files replaced by compaction are kept for readers in other processes", least=0
+        3600.0, "time for which files replaced by compaction are kept for readers in other processes", least=0
     )
     refresh_every_s: float = _setting(3600.0, "refresh interval of views without a SCHEDULE", least=1)
     retire_after_s: float = _setting(
-        86400.0, "how long replaced versions can be rolled back to (at most five per view)", least=0
+        86400.0, "time for which replaced versions can be rolled back to (at most five per view)", least=0
     )
     question_timeout_s: float = _setting(
         30.0,
-        "timeout of a question to a view; of one AS OF, once Spark has computed the view as it was then",
+        "timeout of a query to a view; for AS OF, it begins when Spark has computed the earlier state",
         least=0.1,
         most=3600,
     )
@@ -156,7 +154,9 @@ class Settings:
     sql_at_once: int = _setting(2, "maximum number of concurrent `headrace sql` queries", least=1, most=64)
     lease_s: int = _setting(10, "another process may take over after this time without a heartbeat", least=2)
     stop_within_s: float = _setting(
-        9.0, "a stop that takes longer ends by force; choose less than a service manager waits", least=1
+        9.0,
+        "time after which a stopping server is ended by force; choose less than your service manager waits",
+        least=1,
     )
     rehearse: bool = _setting(True, "process a test event at start, so that the first real one is fast")
     log_level: str = _setting("info", "minimum log level", words=("debug", "info", "warning", "error"))

@@ -110,9 +110,9 @@ def Table(  # noqa: N802
 ) -> model.Table:
     """A table: columns as in CREATE TABLE, and the columns of its primary key.
 
-    It holds the latest row of each key: by `event_time` if one is named, else the last to arrive. Instead of columns it
-    may have a query, as in `hr.Table("lives", moves.select("person", "place"), key="person")`: the latest by the event
-    time of its streams, unless another is given.
+    It stores the latest row of each key: by `event_time` if one is given, otherwise the last to arrive. Instead of
+    columns it may have a query, as in `hr.Table("lives", moves.select("person", "place"), key="person")`: the latest by
+    the event time of its streams, unless another is given.
     """
     at = caller()
     with placed(at):
@@ -162,8 +162,8 @@ def window(
 ) -> model.Window:
     """Windows of a size, one every `slide` (default: the size), counted from `offset` after the epoch.
 
-    A size of "1 month", "week" or the like is of the calendar, in UTC or in the time zone; with a zone days and weeks
-    are, too. `start` and `end` are additional names for window_start and window_end.
+    A size such as "1 month" or "week" is a calendar window, in UTC or in the time zone; with a zone, so are days and
+    weeks. `start` and `end` are additional names for window_start and window_end.
     """
     with placed(caller()):
         span = _span(size, zone)
@@ -187,7 +187,7 @@ def cumulate(
     end: str | None = None,
     zone: str | None = None,
 ) -> model.Window:
-    """Windows that grow by a step until they have their size, then begin again: the running total of a day.
+    """Windows that grow by a step until they have their size, then begin again, as for the running total of a day.
 
     The size, `zone`, `start` and `end` are as in `window`.
     """

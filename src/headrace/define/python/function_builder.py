@@ -104,10 +104,10 @@ def udaf(takes: str, *, partial: str, gives: str) -> Callable[[type], Callable[.
     """A decorator of a class: definitions may call the aggregate by its name.
 
     `takes` are names and types of its arguments, `partial` is the type of its partials and `gives` that of its result.
-    The class has three methods over Arrow arrays: `lift` gives the partial of each event, of an array for each
-    argument; `merge` that of each pair of partials, of two arrays; `present` the result of each partial. A NULL partial
-    has no events: it is not given to `merge`. `merge` must be associative and commutative. A method `agrees(a, b)` may
-    say whether two results are equal but for rounding.
+    The class has three methods over Arrow arrays: `lift` takes an array for each argument and returns the partial of
+    each event; `merge` takes two arrays of partials and returns the merged partial of each pair; `present` returns the
+    result of each partial. A NULL partial has no events and is not passed to `merge`. `merge` must be associative and
+    commutative. A method `agrees(a, b)` may define when two results are equal except for rounding.
     """
     at = caller()
 

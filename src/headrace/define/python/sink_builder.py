@@ -18,7 +18,7 @@ from headrace.types import Expression
 
 
 def LogicalView(name: str, query: str) -> LogicalStatement:  # noqa: N802 - reads as the noun it makes
-    """A logical view: a SELECT over views, as in CREATE VIEW, that is evaluated whenever it is asked."""
+    """A logical view: a SELECT over views, as in CREATE VIEW, that is evaluated when it is queried."""
     at = caller()
     with placed(at):
         check_name(name, "view")
@@ -46,7 +46,7 @@ def Sink(  # noqa: N802 - reads as the noun it makes
     """A sink of a view or a stream: the connector and its options as in WITH (…).
 
     `mode` is "append", "update" or "complete"; with `on_close` rows are sent when their window is settled, and
-    `corrections` says whether later changes of them are.
+    `corrections` states whether later changes of these rows are sent.
     """
     at = caller()
     with placed(at):
@@ -71,10 +71,10 @@ def Alert(  # noqa: N802
     on_close: bool = False,
     options: Mapping[str, OptionValue] | None = None,
 ) -> model.Alert:
-    """An alert on the rows of a view for which a condition holds for a time, `hold`.
+    """An alert on the rows of a view for which a condition holds for the time `hold`.
 
-    With `on_close` it looks at rows when their window is settled. With `absent` instead of a condition it fires when no
-    event of a stream, or of a key of a view, came for so long.
+    With `on_close`, rows are evaluated when their window is settled. With `absent` instead of a condition, it fires
+    when no event of a stream, or of a key of a view, has arrived for this time.
     """
     at = caller()
     with placed(at):

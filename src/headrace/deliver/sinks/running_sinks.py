@@ -108,7 +108,7 @@ class Sinks:
         return runner.state()
 
     def retry(self, name: str) -> SinkState:
-        """Have a stalled sink try again now."""
+        """Retry a stalled sink immediately."""
         runner = self._find(name)
         runner.retry()
         return runner.state()
