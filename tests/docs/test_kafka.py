@@ -12,7 +12,8 @@ from headrace.define.connector_options import PREFIX
 from headrace.define.kafka_record import PARTS
 from headrace.define.kafka_source import ALSO, OPTIONS
 from headrace.define.python.definition_script import run_script
-from headrace.define.sql.sources import FORMAT_OPTIONS, IDLE_TIMEOUT, KEY_FORMATS
+from headrace.define.stream_source import IDLE_TIMEOUT, KEY_FORMATS
+from headrace.language.statements.with_options import FORMAT_OPTIONS
 from headrace.plan.differences import compare
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from headrace.define.expression.check import Scope, check, parse_tree
+from headrace.define.expression.check import Scope, check
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.types import (
     BIGINT,

@@ -10,6 +10,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from headrace.aggregate.aggregate import Aggregate
+from headrace.language.aggregate_names import AGGREGATES
 
 _PACKAGE = __name__.rpartition(".")[0]
 
@@ -31,3 +32,4 @@ def _find() -> dict[str, type[Aggregate]]:
 _CLASSES = _find()
 REGISTRY = {name: cls for name, cls in _CLASSES.items() if not cls.internal}
 INTERNAL = {name: cls for name, cls in _CLASSES.items() if cls.internal}
+AGGREGATES.update((name, cls.other_names) for name, cls in REGISTRY.items())

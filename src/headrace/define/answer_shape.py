@@ -10,93 +10,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headrace.aggregate import Aggregate
-from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
-from headrace.define.expression.parser import ExpressionParser
+from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import Column, Key, Order, Output, Shape, Window
 from headrace.define.outputs import with_calls
 from headrace.define.own import plain
-from headrace.define.sql.windows import window_bound
 from headrace.define.view_columns import contains_aggregate, is_aggregate, read_aggregate
+from headrace.define.view_windows import window_bound
 from headrace.engine.python_evaluation import refuse_python
 from headrace.errors import DefinitionError
-from headrace.language.source_text import END, NUMBER, FollowUpError, SourceText, each
-from headrace.language.syntax import Call, Interval, Literal, Name, Node, Part, Star
+from headrace.language.expressions import parse_tree
+from headrace.language.source_text import FollowUpError, SourceText, each
+from headrace.language.syntax import Call, Interval, Literal, Name, Node, OrderItem, Part, Star
 from headrace.language.terms import Term, render
 from headrace.types import INT, TIMESTAMP, Expression, Type
 
-MOST_ROWS = 10_000  # of one answer
 BOUNDS = ("window_start", "window_end")
-
-
-@dataclass(frozen=True)
-class OrderItem:
-    """An item of ORDER BY as it was written."""
-
-    node: Node
-    descending: bool
-    nulls_first: bool
 
 
 class NotGroupedError(DefinitionError):
     """A field outside of an aggregate that is not in GROUP BY."""
-
-
-def read_order(parser: ExpressionParser) -> list[OrderItem]:
-    """What follows ORDER BY."""
-    items = [_order_item(parser)]
-    while parser.accept_symbol(","):
-        items.append(_order_item(parser))
-    return items
-
-
-def read_order_items(source: SourceText) -> list[OrderItem]:
-    """The items of a text that is nothing else."""
-    parser = ExpressionParser(source)
-    items = read_order(parser)
-    if parser.next.kind != END:
-        raise parser.unexpected("ASC, DESC, NULLS FIRST, NULLS LAST, a comma or the end")
-    return items
-
-
-def _order_item(parser: ExpressionParser) -> OrderItem:
-    if parser.sees("ALL"):
-        raise parser.error(parser.next.start, "ORDER BY ALL is not supported", fix="name the columns")
-    node = parser.expression()
-    descending = parser.accept("DESC")
-    if not descending:
-        parser.accept("ASC")
-    nulls_first = not descending
-    if parser.accept("NULLS"):
-        if not parser.sees("FIRST") and not parser.sees("LAST"):
-            raise parser.unexpected("FIRST or LAST after NULLS")
-        nulls_first = parser.take().upper == "FIRST"
-    return OrderItem(node, descending, nulls_first)
-
-
-def read_limit(parser: ExpressionParser) -> int | None:
-    """What follows LIMIT; None for ALL."""
-    if parser.accept("ALL"):
-        return None
-    token = parser.next
-    if token.kind != NUMBER or not token.text.isdigit():
-        raise parser.unexpected(f"a number from 1 to {MOST_ROWS:,} after LIMIT")
-    parser.take()
-    limit = check_limit(parser.source, token.start, int(token.text))
-    if parser.next.upper == "OFFSET" or parser.sees_symbol(","):
-        raise parser.error(
-            parser.next.start,
-            "a view does not skip rows",
-            fix="remove OFFSET; the next_cursor of an answer leads to the rows after it",
-        )
-    return limit
-
-
-def check_limit(source: SourceText, at: int, limit: int) -> int:
-    """The default number of rows of an answer."""
-    if not 1 <= limit <= MOST_ROWS:
-        raise source.error(at, "LIMIT is out of range", found=f"{limit:,}", expected=f"1 to {MOST_ROWS:,}")
-    return limit
 
 
 class ShapeScope(Scope):

@@ -11,29 +11,27 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import build_logical_views
 from headrace.define.model import Alert, Sink, Stream, Table, View
 from headrace.define.own import fresh_names
-from headrace.define.proposals import complete
 from headrace.define.python.definition_script import run_script
-from headrace.define.sql.alerts import AlertStatement, build_alert
-from headrace.define.sql.derived import DerivedStatement, build_derived
-from headrace.define.sql.logical import LogicalStatement
-from headrace.define.sql.query_tree import StreamRead
-from headrace.define.sql.select import ViewStatement
-from headrace.define.sql.sinks import SinkStatement, build_sink
-from headrace.define.sql.statements import read_statements
-from headrace.define.sql.tables import DerivedTable, build_table
-from headrace.define.sql.view_rows import build_view
+from headrace.define.sql_definitions import build_alert, build_derived, build_sink, build_table, read_definitions
 from headrace.define.table_parts import over_table, with_parts
 from headrace.define.unresolved import (
     PlacedDefinition,
+    complete,
     declared_twice,
-    is_insert,
     over_view,
     reads_logical,
     unknown_source,
     unknown_stream,
 )
+from headrace.define.view_builder import build_view
 from headrace.errors import DefinitionError, Location
 from headrace.language.source_text import SourceText, each, join, placed, quote_lines
+from headrace.language.statements.create_alert import AlertStatement
+from headrace.language.statements.create_sink import SinkStatement
+from headrace.language.statements.create_stream import DerivedStatement
+from headrace.language.statements.create_table import DerivedTable
+from headrace.language.statements.create_view import LogicalStatement, ViewStatement
+from headrace.language.syntax import StreamRead
 
 Declared = tuple[DerivedStatement, Location]
 
@@ -80,7 +78,7 @@ def load_changed(folder: Path | str, source: SourceText) -> Catalog:
     """The same with the SQL of a text added to it: what has the name of something in the folder replaces it."""
     with fresh_names():
         texts, definitions, errors = _read_folder(folder)
-        declared, mistakes = read_statements(source)
+        declared, mistakes = read_definitions(source)
         changed = {one.definition.name.lower() for one in declared}
         kept = [definition for definition in definitions if definition.what.name.lower() not in changed]
         kept += [PlacedDefinition(one.definition, one.where) for one in declared]
@@ -101,7 +99,7 @@ def _read_folder(folder: Path | str) -> tuple[dict[str, str], list[PlacedDefinit
             errors.append(DefinitionError(f"the definition file cannot be read: {e}", where=Location(str(path), 1, 1)))
             continue
         if path.suffix == ".sql":
-            declared, mistakes = read_statements(SourceText(text, str(path)))
+            declared, mistakes = read_definitions(SourceText(text, str(path)))
             definitions += [PlacedDefinition(d.definition, d.where) for d in declared]
             errors += mistakes
         else:
@@ -150,7 +148,7 @@ class _Assembly:
         """Note names, base streams and declared tables; returns the first definition of each name."""
         declared: list[PlacedDefinition] = []
         first: dict[str, PlacedDefinition] = {}
-        for definition in sorted(definitions, key=is_insert):  # after what they insert into
+        for definition in sorted(definitions, key=_is_insert):  # after what they insert into
             what, name = definition.what, definition.what.name
             if name.lower() in first:
                 self.errors.append(declared_twice(definition, first[name.lower()]))
@@ -254,6 +252,10 @@ class _Assembly:
         return Catalog(streams, views, self._locations, sinks, alerts, self._tables, logical, self._reads)
 
 
+def _is_insert(definition: PlacedDefinition) -> bool:
+    return isinstance(definition.what, ViewStatement) and definition.what.is_insert
+
+
 def _table_read(what: View | ViewStatement | DerivedStatement, tables: Mapping[str, Table]) -> set[str]:
     """The names of the tables whose rows it is made of, in lower case."""
     if isinstance(what, View):
@@ -310,7 +312,7 @@ def _outgoing(
 
 def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catalog:
     """What a text in SQL declares; it may also read the streams and views of `known`."""
-    declared, errors = read_statements(SourceText(text, file))
+    declared, errors = read_definitions(SourceText(text, file))
     return _assemble_quoting({file: text}, [PlacedDefinition(d.definition, d.where) for d in declared], errors, known)
 
 
@@ -335,7 +337,7 @@ def _mistakes_of(
     known: Catalog | None,
 ) -> list[DefinitionError]:
     """The mistakes of a statement that takes the place of the definitions of its names, beside those not read."""
-    declared, errors = read_statements(statement)
+    declared, errors = read_definitions(statement)
     names = {one.definition.name.lower() for one in declared}
     others = [definition for definition in definitions if definition.what.name.lower() not in names]
     errors += [error for error in unread if (error.of or "").lower() not in names]

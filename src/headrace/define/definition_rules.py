@@ -5,97 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 from headrace.define.model import CSV, FORMATS, TEXT, Field, Source, UniqueEvents, Window
 from headrace.errors import DefinitionError, nearest
-from headrace.language import source_text
 from headrace.language.calendar import Calendar
 from headrace.language.datetime_patterns import has_year, refuse_time_pattern
 from headrace.language.durations import SECOND_MS, format_duration
-from headrace.language.source_text import FollowUpError, escape, placed
+from headrace.language.source_text import FollowUpError, escape
+from headrace.language.statements.with_options import refuse_later_format
 from headrace.language.terms import quote
-from headrace.names import encode_name
 from headrace.types import STRING, TIMESTAMP, Expression, Type
 
-LONGEST_NAME = 63
-LONGEST_FILE = 200  # characters of a name that is encoded for a folder or file, which may get a suffix
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
-NO_DEBEZIUM = "the envelopes of Debezium (before, after, op) are not read yet"
-UNWRAP = "unwrap them in Kafka Connect with ExtractNewRecordState and schemas.enable = false"
-_LATER_FORMATS = (
-    "avro", "avro-confluent", "protobuf", "protobuf-confluent", "protobuf_nosr", "json_sr", "debezium-json",
-    "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json",
-)  # fmt: skip
-DECLARED = ("stream", "table", "view", "sink", "alert")  # what a statement declares
-WINDOW_COLUMNS = frozenset(("window", "window_start", "window_end"))
-RESERVED_COLUMNS = WINDOW_COLUMNS | {"settled"}  # other names of ours begin with _, which no name of a user does
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-# Characters that no quotes help with: control characters, and halves of surrogate pairs, which are no text.
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def located(source: source_text.SourceText, at: int) -> AbstractContextManager[None]:
-    """Set the place of mistakes that have none."""
-    return placed(source.locate(at))
-
-
-def check_name(name: str, what: str) -> None:
-    """Refuse a name that a stream, view, field, key or column cannot have."""
-    if unusable := _unusable(name):
-        raise DefinitionError(f"{name!r} cannot name a {what}: {unusable}", fix="choose another name")
-    if len(name) > LONGEST_NAME:
-        raise DefinitionError(
-            f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
-        )
-    if what in DECLARED:
-        _check_path(name, what)
-    by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
-    if name.lower() in by_kind.get(what, frozenset()):
-        raise DefinitionError(
-            f"'{name}' cannot name a {what}: every answer has a column of that name", fix="choose another, with AS"
-        )
-
-
-def _check_path(name: str, what: str) -> None:
-    """Refuse a name that cannot be a part of a URL or, encoded, the name of a folder."""
-    if name in (".", ".."):
-        raise DefinitionError(f"'{name}' cannot name a {what}: URLs cannot have it", fix="choose another name")
-    length = len(encode_name(name))
-    if length > LONGEST_FILE:
-        raise DefinitionError(
-            f"the name of the {what} '{name[:20]}…' is too long for the name of a folder",
-            found=f"{length} characters, since others than letters, digits and _ of ASCII are encoded there",
-            expected=f"at most {LONGEST_FILE}",
-        )
-
-
-def is_plain(name: str) -> bool:
-    """Whether a name needs no quotes, and a field may have it."""
-    return bool(_NAME.fullmatch(name)) and len(name) <= LONGEST_NAME and name.lower() not in WINDOW_COLUMNS
-
-
-def _unusable(name: str) -> str | None:
-    """Why a quoted name of a field, key or column cannot be used; None if it can."""
-    if not name.strip():
-        return "it is empty"
-    if name != name.strip():
-        return "a space at its beginning or end would be lost"
-    if name.startswith("_"):
-        return "names that begin with _ are reserved"
-    return "it has control characters" if _UNPRINTABLE.search(name) else None
-
-
-def check_distinct(names: Iterable[str], what: str) -> None:
-    """Refuse a name that occurs twice, ignoring case."""
-    spellings: dict[str, str] = {}
-    for name in names:
-        if name.lower() in spellings:
-            first = spellings[name.lower()]
-            twice = f"'{name}'" if name == first else f"'{first}' and '{name}'"
-            raise DefinitionError(f"{what} {twice} is declared twice", fix="rename one")
-        spellings[name.lower()] = name
 
 
 def make_window(size_ms: int, slide_ms: int | None = None, offset_ms: int = 0) -> Window:
@@ -160,17 +82,6 @@ def check_key(expression: Expression) -> None:
     if expression.type.is_nested:
         raise DefinitionError(
             f"the key {expression.sql} is not a single value", found=str(expression.type), fix=part_hint(expression)
-        )
-
-
-def refuse_later_format(format_: str, stream: str, *, kafka: bool) -> None:
-    """Raise if the format is one that streams do not read yet."""
-    if format_.lower() in _LATER_FORMATS:
-        fix = "produce values in one of these; Kafka Connect and ksqlDB convert topics to JSON"
-        raise DefinitionError(
-            f"stream '{stream}': the format {format_.upper()} is not available yet",
-            expected="JSON, TEXT or CSV" if kafka else "JSON or TEXT",
-            fix=f"{UNWRAP}, then write JSON" if format_.lower() == "debezium-json" else fix,
         )
 
 

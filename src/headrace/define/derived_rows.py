@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.define.definition_rules import check_distinct, check_name
 from headrace.define.expression import hints
 from headrace.define.expression.check import Scope
 from headrace.define.model import ARRIVED, Field, Stream
@@ -24,6 +23,7 @@ from headrace.define.sampling import make_sample
 from headrace.errors import DefinitionError
 from headrace.format import plural
 from headrace.language.coercion import VOID, common_type
+from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import SourceText
 from headrace.language.syntax import Name, Node
 from headrace.language.terms import Term, quote

@@ -11,11 +11,10 @@ import orjson
 
 from headrace.aggregate import REGISTRY
 from headrace.define.model import Stream
-from headrace.define.sql.from_clause import WINDOW_TABLES
-from headrace.define.sql.later import statement_at
-from headrace.define.sql.logical import LogicalStatement
 from headrace.errors import DefinitionError, did_you_mean, nearest
-from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, tokenize
+from headrace.language.source_text import END, QUOTED, WORD, SourceText, Token, statement_at, tokenize
+from headrace.language.statements.create_view import LogicalStatement
+from headrace.language.statements.select_rows import WINDOW_TABLES
 from headrace.language.terms import quote
 
 LONGEST = 300  # characters of a sentence of DuckDB

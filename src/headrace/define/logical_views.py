@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.define.definition_rules import check_distinct, located
 from headrace.define.logical_errors import as_definition_error, reads_stream
 from headrace.define.model import LogicalView, Stream, View
 from headrace.define.outgoing_rules import row_types
@@ -19,10 +18,11 @@ from headrace.define.query_rules import (
     select_columns,
     sketch_columns,
 )
-from headrace.define.sql.logical import LogicalStatement
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.errors import DefinitionError, nearest
-from headrace.language.source_text import FollowUpError, SourceText, each, join
+from headrace.language.identifiers import check_distinct
+from headrace.language.source_text import FollowUpError, SourceText, each, join, located
+from headrace.language.statements.create_view import LogicalStatement
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal, map_of, struct
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.check import Checker, Scope
 from headrace.define.loosening import expressions_of, names_in
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.own import find_function, functions_in
 from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Reads, Relation, RowStep, SampleRows
 from headrace.errors import DefinitionError
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.syntax import Logic
 from headrace.language.terms import COMPARISON, LEVELS, Term, quote, render

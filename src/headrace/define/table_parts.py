@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headrace.aggregate.ordered import LatestRow
 from headrace.aggregate.signature import KEPT
-from headrace.define.definition_rules import check_distinct, check_key
+from headrace.define.definition_rules import check_key
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import expressions_of, names_in
 from headrace.define.model import ARRIVED, JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
@@ -20,6 +20,7 @@ from headrace.define.relation import Relation
 from headrace.define.relation_rewrites import view_over
 from headrace.engine.duckdb_views import duckdb_view
 from headrace.errors import DefinitionError, nearest
+from headrace.language.identifiers import check_distinct
 from headrace.language.terms import quote
 from headrace.types import BOOLEAN, TIMESTAMP, Expression
 

@@ -1,23 +1,24 @@
-"""A definition with its place, and the mistakes of definitions whose names cannot be resolved."""
+"""Mistakes across definitions: names that cannot be resolved, and statements that messages propose."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.define import model
 from headrace.define.model import Sink, Stream, Table, View
-from headrace.define.sql.alerts import AlertStatement
-from headrace.define.sql.derived import DerivedStatement
-from headrace.define.sql.peers import rewrite
-from headrace.define.sql.query_tree import StreamRead
-from headrace.define.sql.select import ViewStatement
-from headrace.define.sql.sinks import SinkStatement
-from headrace.define.sql.statements import Statement
-from headrace.define.sql.tables import DerivedTable
+from headrace.define.sql_definitions import Declaration
 from headrace.define.view_columns import contains_aggregate
 from headrace.errors import DefinitionError, Location, nearest
+from headrace.language.source_text import SourceText
+from headrace.language.statements.create_alert import AlertStatement
+from headrace.language.statements.create_sink import SinkStatement
+from headrace.language.statements.create_stream import DerivedStatement
+from headrace.language.statements.create_table import DerivedTable
+from headrace.language.statements.create_view import ViewStatement
+from headrace.language.statements.heading import rewrite
+from headrace.language.syntax import StreamRead
 from headrace.language.terms import quote
 
 _MATERIALIZED = re.compile(
@@ -32,11 +33,17 @@ _WINDOW = re.compile(
 )
 
 
+MOST_STEPS = 5  # corrections of one statement
+_FILE = "<proposal>"
+_NOT_ONE = "no statement reads both: make a view of each, and CREATE VIEW over these"  # each proposal leads back
+_STATEMENT = re.compile(r"\s*CREATE\s", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class PlacedDefinition:
     """Something declared, with its place; of SQL it is a statement until what it reads is known."""
 
-    what: model.Definition | Statement
+    what: model.Definition | Declaration
     where: Location
 
 
@@ -46,7 +53,7 @@ def declared_twice(definition: PlacedDefinition, earlier: PlacedDefinition) -> D
     if where == first:
         return DefinitionError(f"'{name}' is declared twice by this line", fix="give each a unique name", where=where)
     what = definition.what
-    if isinstance(what, ViewStatement) and is_insert(definition):
+    if isinstance(what, ViewStatement) and what.is_insert:
         aggregates = what.groups or any(contains_aggregate(item.node) for item in what.items)
         is_table = isinstance(earlier.what, DerivedTable)
         if isinstance(earlier.what, DerivedStatement) and not is_table and not aggregates:
@@ -55,36 +62,33 @@ def declared_twice(definition: PlacedDefinition, earlier: PlacedDefinition) -> D
     return DefinitionError(f"'{name}' is declared twice, also at {first}", fix="rename one", where=where)
 
 
-def is_insert(definition: PlacedDefinition) -> bool:
-    """Whether it is an INSERT INTO …, which is read as the view that it would keep up to date."""
-    what = definition.what
-    return isinstance(what, ViewStatement) and what.source.text[what.peer.start :][:6].upper() == "INSERT"
-
-
 def _insert_into_declared(what: ViewStatement, first: Location) -> DefinitionError:
     """INSERT INTO a stream or a table: the query is a view of its own."""
     rows = quote(f"{what.name}_rows")
-    write = f"CREATE MATERIALIZED VIEW {rows} AS {_inserted(what.source.text[what.peer.start : what.peer.end])}"
+    write = f"CREATE MATERIALIZED VIEW {rows} AS {_inserted(what.source.text[what.outline.start : what.outline.end])}"
     return what.source.error(
-        what.peer.start, f"'{what.name}', declared at {first}, does not get these rows, since it cannot be filled by "
+        what.outline.start,
+        f"'{what.name}', declared at {first}, does not get these rows, since it cannot be filled by "
         "INSERT: UNION ALL in one CREATE STREAM unites queries",
-        fix=f"write {write}; CREATE SINK … FROM {rows} sends its rows elsewhere", write=write, end=what.peer.end,
+        fix=f"write {write}; CREATE SINK … FROM {rows} sends its rows elsewhere", write=write, end=what.outline.end,
     )  # fmt: skip
 
 
 def _insert_into_derived(what: ViewStatement, stream: DerivedStatement, first: Location) -> DefinitionError:
     """INSERT INTO a derived stream: one stream of both queries."""
-    source, start = what.source, stream.peer.start
-    query = _inserted(rewrite(source, replace(what.peer, edits=what.peer.edits[1:]), []))  # the first is INSERT itself
-    write = f"{rewrite(stream.source, stream.peer, [])} UNION ALL {query}"
+    source, start = what.source, stream.outline.start
+    edits = what.outline.edits[1:]  # the first is INSERT itself
+    query = _inserted(rewrite(source, replace(what.outline, edits=edits)))
+    write = f"{rewrite(stream.source, stream.outline)} UNION ALL {query}"
     error = source.error(
-        what.peer.start, f"'{what.name}', declared at {first}, does not get these rows, since it cannot be filled by "
+        what.outline.start,
+        f"'{what.name}', declared at {first}, does not get these rows, since it cannot be filled by "
         "INSERT: UNION ALL in one CREATE STREAM unites queries",
         fix=f"write {write}",
     )  # fmt: skip
-    if stream.source == source and start < what.peer.start:
-        between = source.text[stream.peer.end : what.peer.start].lstrip("; \t\n")
-        error.write, error.replaces = between + write, (start, what.peer.end)
+    if stream.source == source and start < what.outline.start:
+        between = source.text[stream.outline.end : what.outline.start].lstrip("; \t\n")
+        error.write, error.replaces = between + write, (start, what.outline.end)
     return error
 
 
@@ -148,7 +152,7 @@ def over_view(definition: PlacedDefinition, read: StreamRead) -> DefinitionError
     message = f"view '{what.name}' reads the view '{view}', but a materialized view reads streams and tables"
     if not isinstance(what, ViewStatement):
         return DefinitionError(message, fix=f"write hr.LogicalView('{what.name}', 'SELECT …')", where=definition.where)
-    text = what.source.text[what.peer.start : what.peer.end]
+    text = what.source.text[what.outline.start : what.outline.end]
     head = _MATERIALIZED.match(text)
     query = _in_duckdb(" ".join(text[head.end() :].split())) if head else "SELECT …"
     write = f"CREATE VIEW {quote(what.name)} AS {query}"
@@ -156,7 +160,7 @@ def over_view(definition: PlacedDefinition, read: StreamRead) -> DefinitionError
         message, fix=f"write {write}; it is computed when it is asked", where=_place_of(definition, read)
     )
     if head:
-        error.write, error.replaces = write, (what.peer.start, what.peer.end)
+        error.write, error.replaces = write, (what.outline.start, what.outline.end)
     return error
 
 
@@ -209,3 +213,42 @@ def unknown_source(definition: PlacedDefinition, name: str, known: Mapping[str, 
         if near and what.source.text.startswith(name, what.reads_at):
             error.write, error.replaces = near, (what.reads_at, what.reads_at + len(name))
     return error
+
+
+# What messages propose
+
+
+def complete(errors: Sequence[DefinitionError], mistakes_of: Callable[[SourceText], list[DefinitionError]]) -> None:
+    """Correct the statements that these mistakes propose; what is wrong with them is said once."""
+    reported = {error.message for error in errors}
+    for error in errors:
+        if error.write and error.replaces and _STATEMENT.match(error.write):
+            _complete(error, reported, mistakes_of)
+
+
+def _complete(
+    error: DefinitionError, reported: set[str], mistakes_of: Callable[[SourceText], list[DefinitionError]]
+) -> None:
+    statements: set[str] = set()
+    for _ in range(MOST_STEPS):
+        statement = error.write or ""
+        if statement in statements:
+            error.fix = _NOT_ONE
+            error.write = error.replaces = None
+            return
+        statements.add(statement)
+        mistakes = mistakes_of(SourceText(statement, _FILE))
+        mistake = next((one for one in mistakes if one.replaces), None)
+        if mistake is None:
+            for one in mistakes:
+                if one.message not in reported:  # nothing can be written in its place: that is the answer
+                    error.message = f"{error.message}; {one.message}"
+                    error.found, error.expected, error.fix = one.found, one.expected, one.fix
+                    error.write = error.replaces = None
+            return
+        start, end = mistake.replaces or (0, 0)
+        error.write = f"{statement[:start]}{mistake.write}{statement[end:]}".strip()
+        if mistake.message not in reported and mistake.message not in error.message:
+            error.message = f"{error.message}; {mistake.message}"
+        whole = (start, end) == (0, len(statement)) and mistake.message not in reported
+        error.fix = mistake.fix if whole else f"write {error.write}"

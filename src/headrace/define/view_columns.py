@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
-from headrace.define.definition_rules import check_name, located, part_hint
+from headrace.define.definition_rules import part_hint
 from headrace.define.expression.check import Scope, check, check_condition
-from headrace.define.expression.peers import (
-    ORDER_STATISTICS,
-    instead_of_aggregate,
-    instead_of_flag,
-    instead_of_more,
-    instead_of_order,
-    is_aggregate_elsewhere,
-)
+from headrace.define.expression.functions import ALIASES, FUNCTIONS
 from headrace.define.model import Column
 from headrace.define.own import find_aggregate, plain
+from headrace.define.view_windows import END_CALLS, START_CALLS, WINDOW_CALLS
 from headrace.errors import DefinitionError
-from headrace.language.source_text import Mistakes, SourceText
+from headrace.language.identifiers import check_name
+from headrace.language.source_text import Mistakes, SourceText, located
+from headrace.language.statements.select_rows import GENERATORS
 from headrace.language.syntax import (
     Call,
     Case,
@@ -35,6 +31,7 @@ from headrace.language.syntax import (
 )
 from headrace.types import Expression
 
+_SCALAR = frozenset((*FUNCTIONS, *ALIASES, *WINDOW_CALLS, *START_CALLS, *END_CALLS, *GENERATORS))
 _NOT_YET = "is not available yet"
 _REFUSED = {
     **dict.fromkeys(
@@ -56,20 +53,28 @@ def _refusals() -> dict[str, tuple[str, str]]:
     return {**_REFUSED, **others}
 
 
-def _is_aggregate(name: str) -> bool:
-    return find_aggregate(name.lower()) is not None or name.lower() in _refusals() or is_aggregate_elsewhere(name)
+def is_aggregate_name(name: str) -> bool:
+    """Return True for the name of an aggregate, available or not."""
+    lower = name.lower()
+    return find_aggregate(lower) is not None or (lower not in _SCALAR and _is_aggregate_elsewhere(lower))
+
+
+def _is_aggregate_elsewhere(name: str) -> bool:
+    from headrace.language.foreign.foreign_functions import is_aggregate_elsewhere  # for names that are not ours only
+
+    return name in _refusals() or is_aggregate_elsewhere(name)
 
 
 def is_aggregate(node: Node) -> bool:
     """Whether an expression is an aggregate, available or not, and nothing more."""
-    return isinstance(node, Call) and _is_aggregate(node.name)
+    return isinstance(node, Call) and is_aggregate_name(node.name)
 
 
 def contains_aggregate(node: Node) -> bool:
     """Whether an aggregate, available or not, is somewhere in the expression."""
     match node:
         case Call():
-            return _is_aggregate(node.name) or _any(node.args)
+            return is_aggregate_name(node.name) or _any(node.args)
         case Operation() | Logic() | Test():
             return _any(node.args)
         case Item():
@@ -146,15 +151,13 @@ def read_aggregate(source: SourceText, scope: Scope, call: Call) -> Aggregate:
     if cls is None:
         raise _refusal(source, call)
     cls = _class_of(source, call, cls)
-    by_flag = instead_of_flag(call)
-    if by_flag:
-        raise source.error(call.at, f"{name} takes no flag for NULL", write=by_flag, span=call.span)
-    by_order = instead_of_order(call)
-    if by_order:
-        raise source.error(call.at, f"{name} takes events in the order of event time", write=by_order, span=call.span)
+    if name in ("first", "last") and len(call.args) == 2:
+        _refuse_second_argument(source, call)
     most = cls.most_arguments()
     if most is not None and len(call.args) > most + len(cls.constants):
         at = call.args[most + len(cls.constants)].at
+        from headrace.language.foreign.foreign_functions import instead_of_more  # loaded after a mistake only
+
         write = instead_of_more(call, most + len(cls.constants))
         raise source.error(at, f"{name} takes {cls.arity()}", found=str(len(call.args)), write=write, span=call.span)
     where = check_condition(source, call.where, scope, "FILTER") if call.where else None
@@ -167,8 +170,24 @@ def read_aggregate(source: SourceText, scope: Scope, call: Call) -> Aggregate:
         return make_aggregate(cls, arguments, tuple(parameters), where)
 
 
+def _refuse_second_argument(source: SourceText, call: Call) -> None:
+    """Refuse last(x, true) of Spark, which skips NULL, and last(price, at) of TimescaleDB."""
+    from headrace.language.foreign.foreign_functions import instead_of_flag, instead_of_order  # for few calls only
+
+    name, by_flag, by_order = call.name.lower(), instead_of_flag(call), instead_of_order(call)
+    if by_flag:
+        raise source.error(call.at, f"{name} takes no flag for NULL", write=by_flag, span=call.span)
+    if by_order:
+        raise source.error(call.at, f"{name} takes events in the order of event time", write=by_order, span=call.span)
+
+
 def _refusal(source: SourceText, call: Call) -> DefinitionError:
-    """The error of an aggregate that is not supported, with what to write."""
+    """Return the error of an aggregate that is not supported, with what to write."""
+    from headrace.language.foreign.foreign_functions import (  # after a mistake only
+        ORDER_STATISTICS,
+        instead_of_aggregate,
+    )
+
     name, write = call.name.lower(), instead_of_aggregate(call)
     reason, fix = _refusals().get(name, ("is not available", "docs/aggregates.md lists those that are"))
     if name in ORDER_STATISTICS:

@@ -13,13 +13,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.check import Scope, check_condition, parse_tree
+from headrace.define.expression.check import Scope, check_condition
 from headrace.define.model import Stream
 from headrace.define.own import functions_in
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
 from headrace.serve.change_batch import ChangeBatch, Columns
 from headrace.serve.json_values import key_value

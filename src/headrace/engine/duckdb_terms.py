@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.check import Checker, Scope
 from headrace.define.expression.functions import FUNCTIONS, TABLE
 from headrace.define.own import find_function
 from headrace.engine.duckdb_values import (
@@ -26,6 +26,7 @@ from headrace.engine.duckdb_values import (
 from headrace.engine.value_bounds import BOUNDS, makes_time
 from headrace.errors import DefinitionError
 from headrace.language.coercion import VOID
+from headrace.language.expressions import parse_tree
 from headrace.language.patterns import re2_pattern, re2_replacement
 from headrace.language.source_text import SourceText
 from headrace.language.syntax import Node

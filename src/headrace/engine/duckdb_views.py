@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.check import Checker, Scope
 from headrace.define.model import Column, Key, Stream, View
 from headrace.engine.duckdb_terms import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
 from headrace.engine.duckdb_values import MOST_DIGITS, keep_arithmetic, with_divisions, wrap_arithmetic
 from headrace.engine.value_bounds import shorten_duckdb
 from headrace.errors import DefinitionError
 from headrace.language.coercion import as_decimal
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Term, render
 from headrace.types import DOUBLE, Expression, Type

@@ -10,12 +10,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.check import Checker, Scope
 from headrace.engine.python_functions import EVALUATED, NULLS
 from headrace.engine.python_values import arithmetic, conversion, divide_whole, wrap
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.language.coercion import as_decimal, common_type
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Term, render
 from headrace.types import BIGINT, DOUBLE, Expression, Type

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.check import Checker, Scope
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function
 from headrace.engine.duckdb_terms import PATTERNS, translate
 from headrace.engine.value_bounds import BOUNDS, TIMES, YEARS_US, makes_time, makes_times, shorten_spark
 from headrace.errors import DefinitionError
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, escape
 from headrace.language.terms import Term, render
 from headrace.types import BOOLEAN, STRING, Expression, Type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import DefinitionError, DefinitionErrors, Location
@@ -115,6 +115,21 @@ def tokenize(source: SourceText, unreadable: list[DefinitionError] | None = None
             offset = _end_of_unreadable(text, start)
             tokens.append(Token(UNREADABLE, text[start:offset], start, offset, error))
     return [*tokens, Token(END, "", len(text), len(text))]
+
+
+def statement_at(source: SourceText, at: int) -> tuple[int, int]:
+    """Find where the statement around an offset begins and ends, without its semicolon."""
+    start = end = 0
+    fresh = True
+    for token in tokenize(source, []):
+        if token.kind == END or (token.text == ";" and token.kind == "symbol"):
+            if token.start >= at:
+                break
+            fresh = True
+            continue
+        start, fresh = (token.start, False) if fresh else (start, fresh)
+        end = token.end
+    return start, end
 
 
 def _token(source: SourceText, kind: str, text: str, start: int) -> Token:
@@ -244,6 +259,11 @@ def placed(where: Location) -> Iterator[None]:
         for one in each(error):
             one.where = one.where or where
         raise
+
+
+def located(source: SourceText, at: int) -> AbstractContextManager[None]:
+    """Set the place of mistakes that have none, to an offset of a text."""
+    return placed(source.locate(at))
 
 
 def quote_lines(error: DefinitionError, texts: Mapping[str, str]) -> DefinitionError:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from headrace.aggregate import Partial
 from headrace.aggregate.udaf import UserAggregate
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.expression.check import Checker, Scope
 from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
@@ -27,6 +27,7 @@ from headrace.engine.time_functions import register
 from headrace.engine.udf_calls import give_function, give_outcomes, run_function, run_outcomes
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.delta_table import LakeTable
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Term, render
 from headrace.types import Expression

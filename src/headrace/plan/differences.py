@@ -17,9 +17,9 @@ from headrace.define.relation_text import describe_relation, sources_of
 from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.errors import ConflictError, DefinitionError
 from headrace.language.durations import format_duration
+from headrace.language.literals import BARE_DECIMAL
 from headrace.language.source_text import escape
 from headrace.language.terms import quote
-from headrace.language.token_cursor import BARE_DECIMAL
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
 from headrace.plan.other_changes import (

@@ -11,8 +11,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from headrace.aggregate import Aggregate, Value
-from headrace.define.answer_shape import BOUNDS, ShapeReader, ShapeScope, read_order_items
-from headrace.define.expression.check import Checker, Scope, parse_tree
+from headrace.define.answer_shape import BOUNDS, ShapeReader, ShapeScope
+from headrace.define.expression.check import Checker, Scope
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.loosening import names_in
 from headrace.define.model import ARRIVED, Order, View
@@ -21,7 +21,9 @@ from headrace.define.sampling import share_of
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, Types, compile_expression
 from headrace.errors import DefinitionError, QuestionError
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
+from headrace.language.statements.create_view import read_order_text
 from headrace.serve.present import window_columns
 from headrace.serve.question import Question
 from headrace.store.selection import rank
@@ -214,7 +216,7 @@ def _read_order(view: View, text: str) -> tuple[Order, ...]:
     source = _source("order_by", text)
     try:
         reader = ShapeReader(_scope(view))
-        return tuple(reader.order(source, item) for item in read_order_items(source))
+        return tuple(reader.order(source, item) for item in read_order_text(source))
     except DefinitionError as error:
         raise _as_question("order_by", error) from error
 

@@ -9,11 +9,11 @@ import pytest
 
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import parse
-from headrace.define.definition_rules import RESERVED_COLUMNS
-from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
 from headrace.define.expression.reference import BEGIN, END, TABLES
 from headrace.define.own import fresh_names
-from headrace.language.token_cursor import TYPES
+from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS
+from headrace.language.identifiers import RESERVED_COLUMNS
+from headrace.language.literals import TYPES
 
 DOCS = Path(__file__).parents[3] / "docs"
 NAMES = ("streams", "types", "names", "views", "windows", "aggregates", "expressions", "functions", "python-functions")

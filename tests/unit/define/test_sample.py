@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from headrace.define.derived_rows import DerivedRows
-from headrace.define.expression.parser import ExpressionParser
 from headrace.define.model import Field, Stream
 from headrace.define.relation import Explode, Project, SampleRows
+from headrace.define.row_builder import Inputs, apply
 from headrace.define.sampling import duckdb_condition, make_sample, share_of, spark_condition
-from headrace.define.sql.samples import SampleClause, read_sample
 from headrace.errors import DefinitionError
 from headrace.language.source_text import SourceText
+from headrace.language.statements.select_rows import read_sample
+from headrace.language.syntax import SampleClause
+from headrace.language.token_cursor import TokenCursor
 from headrace.types import BIGINT, DOUBLE, STRING, Expression, array
 
 ROWS = 200_000
@@ -129,7 +131,7 @@ def test_different_shares_of_the_parts_of_a_union_cannot_be_scaled() -> None:
 
 
 def read(text: str) -> SampleClause:
-    return read_sample(ExpressionParser(SourceText(text)))
+    return read_sample(TokenCursor(SourceText(text)))
 
 
 def test_tablesample_is_read() -> None:
@@ -160,12 +162,12 @@ def test_other_forms_are_refused_with_what_to_write(text: str, message: str) -> 
 
 
 def test_keys_are_columns_of_the_rows() -> None:
-    parser = ExpressionParser(SourceText("TABLESAMPLE (10 PERCENT) BY (user_id)"))
-    clause = read_sample(parser)
-    assert clause.of(parser.source, DerivedRows.of(CLICKS)).branches[0].steps == (
+    source = SourceText("TABLESAMPLE (10 PERCENT) BY (user_id)")
+    clause, inputs = read_sample(TokenCursor(source)), Inputs(source, {})
+    assert apply(clause, DerivedRows.of(CLICKS), inputs).branches[0].steps == (
         SampleRows(10.0, 0, (Expression("user_id", STRING),)),
     )
     projected = DerivedRows.of(CLICKS).select([("who", Expression("user_id", STRING))])
     assert isinstance(projected.branches[0].steps[0], Project)
     with pytest.raises(DefinitionError, match="user_id"):
-        clause.of(parser.source, projected)
+        apply(clause, projected, inputs)

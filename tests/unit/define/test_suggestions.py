@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import headrace.define
+import headrace
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import Catalog, parse
 from headrace.define.expression.functions import FUNCTIONS as OUR_FUNCTIONS
-from headrace.define.expression.peers import AGGREGATES, FUNCTIONS
 from headrace.errors import DefinitionError
+from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS
 from headrace.language.source_text import each
 from headrace.serve.question import Question
 
@@ -27,7 +27,7 @@ STREAM = (
 VIEW = "CREATE MATERIALIZED VIEW v AS "
 BY_HOUR = "FROM requests GROUP BY host, window(at, '1 hour')"
 MOST_MISTAKES = 9
-DEFINE = Path(headrace.define.__file__).parent
+PACKAGE = Path(headrace.__file__).parent
 
 SLIPS = [
     f"{VIEW}SELCT host, count(*) AS n FROM requests GROUP BY host",
@@ -504,7 +504,7 @@ def test_envelopes_of_debezium_are_unwrapped_before(statement: str) -> None:
 def _proposals() -> set[str]:
     """The statements in the messages of definitions, as they are in the code: {} stands for a value."""
     found = set()
-    for path in DEFINE.rglob("*.py"):
+    for path in (*PACKAGE.glob("define/**/*.py"), *PACKAGE.glob("language/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
                 text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)

@@ -11,8 +11,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.define.expression.check import Scope, check, parse_tree
+from headrace.define.expression.check import Scope, check
 from headrace.errors import DefinitionError
+from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.serve import present_columns
 from headrace.serve.present_columns import select_rows, shape_columns

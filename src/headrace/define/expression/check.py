@@ -9,7 +9,6 @@ from typing import Any
 from headrace.define.definition_rules import part_hint
 from headrace.define.expression import hints
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
-from headrace.define.expression.parser import ExpressionParser
 from headrace.define.own import OwnFunction, find_function
 from headrace.errors import DefinitionError
 from headrace.language.coercion import (
@@ -22,9 +21,10 @@ from headrace.language.coercion import (
     time_constant,
     time_of,
 )
+from headrace.language.expressions import parse_tree
 from headrace.language.patterns import refuse_pattern
 from headrace.language.signatures import UNITS, ScalarFunction
-from headrace.language.source_text import END, FollowUpError, Mistakes, SourceText, escape
+from headrace.language.source_text import FollowUpError, Mistakes, SourceText, escape
 from headrace.language.syntax import (
     Call,
     Case,
@@ -77,15 +77,6 @@ def parse_expression(text: str, types: Mapping[str, Type]) -> Expression:
     """The expression of a text over fields of these types."""
     source = SourceText(text)
     return check(source, parse_tree(source), Scope(types))
-
-
-def parse_tree(source: SourceText) -> Node:
-    """The tree of a text that is one expression."""
-    parser = ExpressionParser(source)
-    node = parser.expression()
-    if parser.next.kind != END:
-        raise parser.unexpected("an operator or the end of the expression")
-    return node
 
 
 class Scope:

@@ -7,25 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from headrace.aggregate import REGISTRY
 from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
-from headrace.define.expression.peers import instead_of_function
-from headrace.define.expression.standard import ARROW
 from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.language.coercion import CASTS
 from headrace.language.signatures import KINDS, FunctionParameter, ScalarFunction
 from headrace.language.source_text import SourceText, escape
-from headrace.language.syntax import Call, Interval, Literal, Name, walk
+from headrace.language.standard_forms import ARROW
+from headrace.language.syntax import Call, Name
 from headrace.language.terms import Term, quote, render
-from headrace.types import STRING, Type
+from headrace.types import Type
 
 USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"
 MOST_DIGITS_OF_SECONDS = 11
-NO_SESSIONS = "sessions (session_window(…), SESSION) are not available yet"
-_SESSIONS = {
-    "session_window": "window",
-    "session": "TUMBLE",
-    "session_start": "TUMBLE_START",
-    "session_end": "TUMBLE_END",
-}
 Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
     ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",
@@ -53,14 +45,16 @@ def instead_of_name(source: SourceText, node: Name, spellings: Mapping[str, str]
 
 def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     """Why a definition cannot call this function, and what to write."""
+    from headrace.language.foreign import foreign_functions, unavailable  # loaded after a mistake only
+
     name = call.name.lower()
     end = call.written.end if call.written else None
     if name == ARROW:
         message = "-> gives JSON, where a text has quotes"
-        return source.error(call.at, message, write=instead_of_function(call), end=end)
-    if name in _SESSIONS:
-        return _no_session(source, call)
-    write = instead_of_function(call)
+        return source.error(call.at, message, write=foreign_functions.instead_of_function(call), end=end)
+    if name in unavailable.SESSIONS:
+        return unavailable.session_call(source, call)
+    write = foreign_functions.instead_of_function(call)
     if write:
         return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)
     message, fix = _why_not(name)
@@ -68,24 +62,6 @@ def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     if near is None:
         return source.error(call.at, message, fix=fix)
     return source.error(call.at, message, fix=f"did you mean '{near}'?", write=near, end=call.at + len(call.name))
-
-
-def _no_session(source: SourceText, call: Call) -> DefinitionError:
-    time, *gaps = call.written.arguments if call.written and call.args else ("…",)
-    gap = session_gap(call)
-    write = f"{_SESSIONS[call.name.lower()]}({', '.join([time, *(gaps if gap is None else [escape(gap)])])})"
-    end = call.written.end if call.written else None
-    return source.error(
-        call.at, NO_SESSIONS, fix=f"meanwhile write windows of a fixed size: {write}", write=write, end=end
-    )
-
-
-def session_gap(call: Call) -> str | None:
-    """The size of a window for a gap that depends on the event: the first that it names; None: the gap is constant."""
-    if len(call.args) < 2 or isinstance(call.args[1], Literal | Interval):
-        return None
-    texts = [part.text for part in walk(call.args[1]) if isinstance(part, Literal) and part.type == STRING]
-    return next((text for text in texts if re.match(r"\d+ ", text)), "30 minutes")
 
 
 def _why_not(name: str) -> tuple[str, str | None]:

@@ -10,8 +10,8 @@ from itertools import groupby
 
 from headrace.aggregate import REGISTRY
 from headrace.define.expression.functions import TABLE
-from headrace.define.expression.peers import AGGREGATES, FUNCTIONS, Instead
 from headrace.language.coercion import VOID
+from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS, Instead
 from headrace.language.signatures import ScalarFunction
 
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"  # around the table of that name

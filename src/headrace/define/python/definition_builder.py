@@ -12,35 +12,35 @@ from datetime import timedelta
 from typing import TypeVar
 
 from headrace.define import model
-from headrace.define.answer_shape import ShapeReader, ShapeScope, check_limit, read_order_items
+from headrace.define.answer_shape import ShapeReader, ShapeScope
 from headrace.define.definition_rules import (
-    check_distinct,
     check_event_time,
     check_format,
     check_idle_timeout,
     check_key,
-    check_name,
     make_calendar_window,
     make_cumulative,
     make_window,
 )
-from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
+from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.kafka_record import check_record_fields
 from headrace.define.loosening import fields_read
 from headrace.define.own import plain
 from headrace.define.python.query_builder import Aggregation, Query, Queryable, caller, source_of
-from headrace.define.python.query_rows import all_rows_of, join_conditions, read_item, rows_of
+from headrace.define.python.query_rows import all_rows_of, join_conditions, rows_of
 from headrace.define.python.source_builder import read_unique
 from headrace.define.relation_rewrites import view_over
-from headrace.define.sql.logical import LogicalStatement
-from headrace.define.sql.streams import read_fields
-from headrace.define.sql.windows import is_bucket, read_bucket, read_span
+from headrace.define.stream_builder import read_fields
 from headrace.define.table_parts import derived_table, make_table, over_table
 from headrace.define.view_columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
+from headrace.define.view_windows import is_bucket, read_bucket, read_span
 from headrace.errors import DefinitionError, Location
 from headrace.language.calendar import Calendar, zone_name
 from headrace.language.durations import SECOND_MS, parse_duration
+from headrace.language.expressions import parse_tree
+from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
+from headrace.language.statements.create_view import LogicalStatement, check_limit, read_item_text, read_order_text
 from headrace.types import Expression
 
 Declared = TypeVar("Declared", model.Stream, model.Table, model.View, LogicalStatement, model.Sink, model.Alert)
@@ -282,7 +282,7 @@ def _shape(
             conditions.append(reader.having(source, parse_tree(source)))
     for source in query.order:
         with mistakes.collect():
-            order += [reader.order(source, item) for item in read_order_items(source)]
+            order += [reader.order(source, item) for item in read_order_text(source)]
     limit = None
     if query.most_rows:
         with mistakes.collect():
@@ -314,14 +314,14 @@ def _groups(
 
 def _bucket(name: str | None, source: SourceText, stream: model.Stream) -> model.Window | None:
     """The window that a key such as date_trunc('hour', at) is, of the event time; None for other keys."""
-    item = read_item(source, "key")
+    item = read_item_text(source, "key")
     if not is_bucket(item.node, stream):
         return None
     return _named(read_bucket(source, item.node, stream), name or item.alias, None)
 
 
 def _key(name: str | None, source: SourceText, scope: Scope) -> model.Key:
-    item = read_item(source, "key")
+    item = read_item_text(source, "key")
     expression = check(source, item.node, scope)
     check_key(expression)
     name = name or item.alias or Checker(source, scope).name(item.node)

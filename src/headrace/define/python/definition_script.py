@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.define import model
 from headrace.define.python.definition_builder import declared
-from headrace.define.sql.logical import LogicalStatement
 from headrace.errors import DefinitionError, HeadraceError, Location
+from headrace.language.statements.create_view import LogicalStatement
 
 _SPARK = (
     "definitions are no jobs of Spark: docs/guides/moving-from-spark-streaming.md has what to write for "

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.aggregate.udaf import UdafDefinition, declare_aggregate
-from headrace.define.definition_rules import check_name
 from headrace.define.expression.functions import ALIASES, FUNCTIONS
 from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
 from headrace.define.python.query_builder import Aggregation, caller, source_of
-from headrace.define.sql.streams import read_fields
+from headrace.define.stream_builder import read_fields
 from headrace.errors import DefinitionError
+from headrace.language.identifiers import check_name
+from headrace.language.literals import read_type
 from headrace.language.source_text import END, WORD, placed
 from headrace.language.token_cursor import TokenCursor
 from headrace.types import Type, struct
@@ -149,7 +150,7 @@ def _read_result(text: str) -> Type:
 
 def _read_type(text: str) -> Type:
     reader = TokenCursor(source_of(text, "the type of the result"))
-    of = reader.read_type()
+    of = read_type(reader)
     if reader.next.kind != END:
         raise reader.unexpected("the end of the type")
     return of

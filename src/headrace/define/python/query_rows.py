@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from headrace.define.definition_rules import check_name
 from headrace.define.derived_rows import DerivedRows, NamedExpressions
 from headrace.define.expression import hints
-from headrace.define.expression.check import Checker, Scope, check, check_condition, parse_tree
+from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.model import Table
 from headrace.define.own import find_function
 from headrace.define.python.query_builder import (
@@ -24,13 +23,13 @@ from headrace.define.python.query_builder import (
     Union,
 )
 from headrace.define.relation import JoinKind
-from headrace.define.sql.joins import TableScope, apply_join
-from headrace.define.sql.query_tree import JoinItem
-from headrace.define.sql.select import SelectItem
-from headrace.define.sql.views import ViewReader
+from headrace.define.table_joins import TableScope, apply_join
 from headrace.errors import DefinitionError
-from headrace.language.source_text import END, Mistakes, SourceText, placed
-from headrace.language.syntax import Name
+from headrace.language.expressions import parse_tree
+from headrace.language.identifiers import check_name
+from headrace.language.source_text import Mistakes, SourceText, placed
+from headrace.language.statements.create_view import read_item_text
+from headrace.language.syntax import JoinItem, Name
 from headrace.language.terms import quote
 from headrace.types import Expression
 
@@ -62,15 +61,6 @@ def all_rows_of(query: Query, what: str, following: RowStep | None = None) -> De
         )
     rows = rows_of(query, None if query.conditions else following)
     return _apply(Conditions(query.conditions), rows) if query.conditions else rows
-
-
-def read_item(source: SourceText, what: str = "column") -> SelectItem:
-    """An expression with its alias, if it has one."""
-    reader = ViewReader(source)
-    item = reader.item()
-    if reader.next.kind != END:
-        raise reader.unexpected(f"an operator or the end of the {what}")
-    return item
 
 
 def join_conditions(sources: Sequence[SourceText], scope: Scope) -> Expression | None:
@@ -143,7 +133,7 @@ def _columns(step: SelectStep, rows: DerivedRows, before_union: bool) -> NamedEx
 
 
 def _column(name: str | None, source: SourceText, rows: DerivedRows, before_union: bool) -> tuple[str, Expression]:
-    item = read_item(source)
+    item = read_item_text(source)
     scope = rows.scope()
     name = name or item.alias or Checker(source, scope).name(item.node)
     if name is None:

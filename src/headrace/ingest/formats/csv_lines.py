@@ -15,9 +15,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from headrace.define.definition_rules import LONGEST_NAME, is_plain
 from headrace.errors import IngestError
 from headrace.ingest.formats.byte_source import ByteSource
+from headrace.language.identifiers import LONGEST_NAME, is_plain
 from headrace.parse.csv_rows import cell_converter
 from headrace.parse.json_text import Text, json_lines, line_bytes
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.define.catalog import Catalog, assemble
 from headrace.define.model import ARRIVED, Stream
-from headrace.define.sql.statements import read_statements
+from headrace.define.sql_definitions import read_definitions
 from headrace.define.unresolved import PlacedDefinition
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
@@ -171,7 +171,7 @@ def _runs(result: Parsed, stream: Stream, samples: list[FileSample]) -> list[npt
 
 def _load(text: str) -> Catalog:
     """The definition as the loader reads it."""
-    declarations, errors = read_statements(SourceText(text, "<inferred>"))
+    declarations, errors = read_definitions(SourceText(text, "<inferred>"))
     if errors:
         raise DefinitionErrors(errors)
     return assemble([PlacedDefinition(one.definition, one.where) for one in declarations])

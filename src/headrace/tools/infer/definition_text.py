@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from headrace.define.definition_rules import LONGEST_NAME, RESERVED_COLUMNS
 from headrace.language.durations import format_duration
+from headrace.language.identifiers import LONGEST_NAME, RESERVED_COLUMNS
 from headrace.language.source_text import escape
 from headrace.language.terms import quote
 from headrace.tools.infer.field_profile import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from headrace.define.definition_rules import LONGEST_NAME
+from headrace.language.identifiers import LONGEST_NAME
 from headrace.language.terms import quote
 from headrace.parse.iso_times import DATE_FORM, TIMESTAMP_FORM
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type
