@@ -30,7 +30,7 @@ test-faults: setup
 		$(if $(POINTS),tests/faults/test_kill.py -k every_point,tests/faults) $(ARGS)
 
 test-fast: setup
-	@$(BIN)/python -m pytest tests/unit tests/contracts tests/laws tests/docs
+	@HYPOTHESIS_PROFILE=few LANES=$(LANES) $(BIN)/python -m tests.lanes fast $(ARGS)
 
 # With a real Kafka broker and a real PostgreSQL server, which the tests start and remove; those that cannot be installed
 # here are skipped, with the reason.

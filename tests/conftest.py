@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from . import wording
 from .java import OPTIONS
 from .warm import Java
 
@@ -23,14 +24,24 @@ os.environ.setdefault("HEADRACE_STOP_WITHIN_S", "30")
 # Tests that are started in the background ignore Ctrl-C, as do their processes; some tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# `make test` tries the same examples each time, so that it fails only when the code changes;
-# HYPOTHESIS_PROFILE=search tries new and more ones.
+# `make test` tries the same examples each time, so that it fails only when the code changes; `make test-fast` few of
+# them. CI tries others each time, from a seed that it prints. HYPOTHESIS_PROFILE=search tries many.
 _quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+settings.register_profile("few", max_examples=3, derandomize=True, database=None, **_quiet)
 settings.register_profile("repeat", max_examples=12, derandomize=True, database=None, **_quiet)
+settings.register_profile("random", max_examples=12, database=None, print_blob=True, **_quiet)
 settings.register_profile("search", max_examples=500, **_quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 ORDER = ["unit", "contracts", "laws", "docs", "spark", "equivalence", "surfaces", "faults", "services", "real_data"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-wording", action="store_true", help="write the files of tests/wording again")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(wording.Plugin(config))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """All tests, in lanes side by side: `make test`, or `python -m tests.lanes [arguments of pytest]`.
 
+`python -m tests.lanes fast` runs those of `make test-fast`: without servers, and without what is marked as long.
 A test with a server of its own leaves a machine half idle. So the tests are cut into parts, a pytest each, and a lane
 that is free takes the next part. What a part prints is shown whole when it has ended.
 """
@@ -43,6 +44,8 @@ WARM = (  # servers on one Java
 ALONE = ("docs/test_tutorial.py", "surfaces/test_demo.py", "surfaces/test_up.py")
 # Fast ones, then long ones, so that the lanes end alike.
 SOONEST = ("unit", "warm", "spark", "services", "surfaces", "faults", "docs/test_tutorial")
+FAST = ("laws", "contracts", "docs", "unit")
+SHARES = 4  # of the unit tests, so that the lanes end alike
 NO_TESTS = 5  # pytest's exit code where its arguments leave nothing to run
 SLOWEST = 15
 SAY_EVERY_S = 30.0
@@ -87,6 +90,16 @@ def make_parts() -> list[Part]:
         return next((i for i, name in enumerate(SOONEST) if part.name.split()[0] == name), len(SOONEST))
 
     return sorted(parts, key=rank)
+
+
+def make_fast_parts() -> list[Part]:
+    """The tests without servers, those of each folder in so many parts."""
+    parts = []
+    for folder in FAST:
+        files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / folder).glob("**/test_*.py"))
+        shares = SHARES if folder == "unit" else 1
+        parts += [Part(f"{folder} {share + 1}", tuple(files[share::shares])) for share in range(shares)]
+    return parts
 
 
 class Lanes:
@@ -204,6 +217,8 @@ def _stop(*_: Any) -> NoReturn:
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
     parts = make_parts()
+    if arguments[:1] == ["fast"]:
+        parts, arguments = make_fast_parts(), ["-m", "not long", *arguments[1:]]
     lanes = Lanes(parts, arguments)
     try:
         lanes.run()

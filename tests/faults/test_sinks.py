@@ -12,7 +12,7 @@ import pytest
 
 from headrace.deliver.sinks.files_sink import TEMPORARY
 from headrace.faults import VARIABLE
-from tests.unit.sink.bench import Receiver, data_files
+from tests.unit.deliver.sinks.sink_bench import Receiver, data_files
 
 from ..server import UpServer
 from ..waiting import wait_until

@@ -18,7 +18,7 @@ from headrace.language.source_text import escape
 from headrace.language.terms import quote
 from tests.names import candidates
 from tests.services.running import Kafka, Postgres
-from tests.unit.sink.bench import Bench, read_files
+from tests.unit.deliver.sinks.sink_bench import Bench, read_files
 
 
 @pytest.fixture

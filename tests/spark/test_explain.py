@@ -173,7 +173,7 @@ def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
         ("traffi", {"page": "/home"}, "2026-03-01", "view 'traffi' does not exist; did you mean 'traffic'?"),
     ],
 )
-def test_mistakes(shop: Shop, view: str, key: dict[str, Any], at: Any, message: str) -> None:
+def test_mistakes_in_cells(shop: Shop, view: str, key: dict[str, Any], at: Any, message: str) -> None:
     with pytest.raises(HeadraceError) as caught:
         shop.explain(view, key, at)
     assert message in str(caught.value)

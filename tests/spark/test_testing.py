@@ -13,7 +13,7 @@ from headrace.tools.testing.direct_engine import QuickEngine
 from headrace.tools.testing.run_tests import Runner
 from headrace.tools.testing.spark_engine import SparkEngine
 from headrace.tools.testing.written_tests import read_text
-from tests.unit.testing.joined import CHANGING, SQL, file_of
+from tests.unit.tools.testing.joined import CHANGING, SQL, file_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 MORE = """

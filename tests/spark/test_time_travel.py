@@ -224,7 +224,7 @@ def test_pages_windows_and_the_cache(log: Log) -> None:
         ({"version_as_of": 1, "key": {"nope": 1}}, "has no key 'nope'"),
     ],
 )
-def test_mistakes(log: Log, options: dict[str, Any], message: str) -> None:
+def test_mistakes_in_times(log: Log, options: dict[str, Any], message: str) -> None:
     with pytest.raises(QuestionError) as caught:
         log.ask("v0", **options)
     assert message in str(caught.value)

@@ -19,7 +19,7 @@ STREAM = """CREATE STREAM visits (visitor STRING NOT NULL, page STRING, status I
 WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"""
 VIEW = """CREATE MATERIALIZED VIEW shop AS SELECT page, count(*) AS n, sum(bytes) AS total, max(status) AS worst
 FROM visits WHERE status < 600 GROUP BY page, window(at, '10 minutes', '5 minutes');\n"""
-# The kind of edit, and its text replacements. tests/unit/define/test_edit.py has all kinds.
+# The kind of edit, and its text replacements. tests/unit/plan/test_edits.py has all kinds.
 EDITS: list[tuple[str, list[tuple[str, str]]]] = [
     ("free", [("AS n,", "AS hits,")]),
     ("free", [("count(*) AS hits, sum(bytes) AS total", "sum(bytes) AS total, count(*) AS hits")]),

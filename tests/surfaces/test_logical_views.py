@@ -312,7 +312,7 @@ def test_the_command_and_an_edit(logical: Path, serve: Callable[..., Served], he
     assert "- logical view totals  nothing of it is stored" in headrace("apply", "--yes", "-w", logical).out
 
 
-def test_without_a_server(logical: Path, headrace: Callable[..., Ran]) -> None:
+def test_logical_views_without_a_server(logical: Path, headrace: Callable[..., Ran]) -> None:
     with connect(logical) as connection, pytest.raises(NotReadyError, match="no view has ever been computed"):
         connection.ask("totals")
     fill_stopped(logical)

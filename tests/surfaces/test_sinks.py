@@ -38,7 +38,7 @@ def test_plan_says_what_a_sink_does(with_sinks: Path, headrace: Callable[..., Ra
     assert "hunter2" not in out
 
 
-def test_without_a_server(with_sinks: Path, headrace: Callable[..., Ran]) -> None:
+def test_sinks_without_a_server(with_sinks: Path, headrace: Callable[..., Ran]) -> None:
     assert headrace("sinks", "-w", with_sinks).out.startswith("no sinks")
     assert headrace("apply", "--yes", "-w", with_sinks).code == 0
     sinks = headrace("sinks", "--json", "-w", with_sinks).json

@@ -251,7 +251,7 @@ def test_what_a_subscription_refuses(served: Served) -> None:
     assert post("/v1/subscriptions/s", json={"stream": "visits"}).json()["name"] == "s"
 
 
-def test_python(served: Served) -> None:
+def test_subscriptions_in_python(served: Served) -> None:
     add(served, *range(5))
     with hr.connect(served.url) as ws:
         assert [event["bytes"] for event in ws.tail("visits", "earliest", follow=False)] == [0, 1, 2, 3, 4]

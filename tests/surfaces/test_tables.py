@@ -119,7 +119,7 @@ def test_keys_that_are_too_long(folder: Path, headrace: Callable[..., Ran], serv
     assert (deleted["accepted"], deleted["refused"]) == (1, [refusal])
 
 
-def test_python(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:
+def test_tables_in_python(folder_with_tables: Path, headrace: Callable[..., Ran]) -> None:
     headrace("apply", "--yes", "-w", folder_with_tables)
     with hr.connect(folder_with_tables) as ws:
         users = ws.table("users")

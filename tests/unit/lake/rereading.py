@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.lake.replay_files import Reread, dead_file_reader
-
-from .dead_lake import stream_of
+from tests.unit.lake.dead_lake import stream_of
 
 STRICT = stream_of("CREATE STREAM s (id INT NOT NULL, x INT, at TIMESTAMP NOT NULL, WATERMARK FOR at)")
 LOOSE = stream_of("CREATE STREAM s (id INT NOT NULL, x DOUBLE, at TIMESTAMP NOT NULL, WATERMARK FOR at)")

@@ -19,9 +19,8 @@ from headrace.parse.frames import frame_lines, frame_values
 from headrace.parse.json_objects import LenientReader
 from headrace.transport.position import Position
 from headrace.types import BIGINT, STRING
-
-from .dead_lake import DeadLake, stream_of
-from .rereading import in_this_process
+from tests.unit.lake.dead_lake import DeadLake, stream_of
+from tests.unit.lake.rereading import in_this_process
 
 OLD = stream_of("CREATE STREAM s (id INT NOT NULL)")
 NEW = stream_of("CREATE STREAM s (country STRING, id INT NOT NULL, twice INT AS id * 2)")

@@ -22,9 +22,8 @@ from headrace.lake.parquet_file import LakeFileWriter, batches
 from headrace.lake.replay import Replay, _group
 from headrace.lake.replay_files import Reread
 from headrace.lake.table_files import LakeFile
-
-from .dead_lake import DeadLake, stream_of
-from .rereading import LOOSE, LOOSER, STRICT, in_this_process
+from tests.unit.lake.dead_lake import DeadLake, stream_of
+from tests.unit.lake.rereading import LOOSE, LOOSER, STRICT, in_this_process
 
 AT = b'"at":"2026-03-01T12:%02d:00Z"'
 

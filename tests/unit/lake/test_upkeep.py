@@ -21,8 +21,7 @@ from headrace.transport.journal.idempotency_keys import WINDOW_US
 from headrace.transport.journal.journal import Journal
 from headrace.transport.journal.journal_records import list_segments
 from headrace.transport.position import START, Position
-
-from .lake_rows import STREAM, expected, rows_of, small_lake
+from tests.unit.lake.lake_rows import STREAM, expected, rows_of, small_lake
 
 # A journal of two files, whose records came long ago, and a lake that holds the first of them.
 CHILD = """

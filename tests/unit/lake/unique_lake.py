@@ -15,9 +15,8 @@ from headrace.lake.repeated_events import Known, RepeatVerdict
 from headrace.lake.replay import Replay
 from headrace.timing import later
 from headrace.transport.position import Range
-
-from .dead_lake import DeadLake, stream_of
-from .rereading import in_this_process
+from tests.unit.lake.dead_lake import DeadLake, stream_of
+from tests.unit.lake.rereading import in_this_process
 
 SQL = "CREATE STREAM s (id STRING, x INT, at TIMESTAMP NOT NULL, WATERMARK FOR at, UNIQUE (id) WITHIN INTERVAL 1 HOUR)"
 
