@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Logger", "later", "np", "pa", "pc", "pq"]
+__all__ = ["Logger", "datasketches", "duckdb", "later", "np", "pa", "pc", "pq"]
 
 
 def later(name: str) -> Any:
@@ -23,12 +23,16 @@ def later(name: str) -> Any:
 
 
 if TYPE_CHECKING:
+    import datasketches
+    import duckdb
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 else:
-    np, pa, pc, pq = map(later, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    datasketches, duckdb, np, pa, pc, pq = map(
+        later, ("datasketches", "duckdb", "numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet")
+    )
 
 
 class Logger:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from headrace.lazy import pa
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,6 @@ class Expression:
 
 def arrow_type(of: Type) -> pa.DataType:
     """The type of its values in Arrow and Parquet."""
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     match of.name:
         case "STRING":
             return pa.string()

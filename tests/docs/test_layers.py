@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "headrace"
@@ -19,6 +20,7 @@ GROUND = [
     "html",
     "logs",
     "lazy",
+    "duckdb_connections",
     "secrets",
 ]  # loose modules, used by all
 # Each may import the ground, those before it, and itself.
@@ -82,6 +84,12 @@ def test_only_the_opening_of_a_store_names_its_engine() -> None:
     engine = SOURCE / "store" / "duckdb"
     naming = [path for path in SOURCE.rglob("*.py") if "headrace.store.duckdb" in path.read_text()]
     assert {path.name for path in naming if engine not in path.parents} == {"open_store.py", "open_to_read.py"}
+
+
+def test_one_module_opens_duckdb() -> None:
+    """Its settings, such as the time zone and which extensions are loaded, decide what values are."""
+    opens = re.compile(r"\bduckdb\.connect\(|from duckdb import .*\bconnect\b")
+    assert {path.name for path in SOURCE.rglob("*.py") if opens.search(path.read_text())} == {"duckdb_connections.py"}
 
 
 def test_every_module_has_its_room() -> None:

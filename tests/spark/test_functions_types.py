@@ -13,7 +13,7 @@ import pytest
 from headrace.define.expression.check import parse_expression
 from headrace.define.expression.functions import TABLE
 from headrace.engine.duckdb_terms import ALLOWED, duckdb_sql
-from headrace.engine.spark_columns import with_computed
+from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark
 from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError

@@ -15,7 +15,7 @@ from headrace.define.own import functions_in
 from headrace.define.relation import Filter, Map, Project, Relation
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of
-from headrace.engine.udf_calls import give_outcomes
+from headrace.engine.udf_calls import give_function
 
 CODE = """
 import pyarrow as pa
@@ -72,7 +72,7 @@ def by_duckdb(made: Relation, stream: Any, names: tuple[str, ...] = ("_position"
     connection = duckdb.connect()
     sql = rows_sql(made, stream, names, "events")
     for function in functions_in(sql):
-        give_outcomes(connection, function)
+        give_function(connection, function)
     connection.register("events", events())
     rows = connection.sql(sql).to_arrow_table()
     connection.close()

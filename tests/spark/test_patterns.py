@@ -13,7 +13,7 @@ from headrace.define.expression.check import parse_expression
 from headrace.define.expression.functions import TABLE
 from headrace.engine import duckdb_terms
 from headrace.engine.duckdb_terms import duckdb_sql
-from headrace.engine.spark_columns import with_computed
+from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark, spark_view
 from headrace.language.source_text import escape
 from headrace.maintain.partials_job import partials

@@ -5,14 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from headrace.aggregate.merges import Merge, order_of
 from headrace.aggregate.signature import Argument, Constant, Parameter
+from headrace.lazy import pa
 from headrace.types import BIGINT, INT, Expression, Type, array
-
-if TYPE_CHECKING:
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
 
 Value = Any
 Partial = tuple[Any, ...]  # one item per column of the aggregate; None is the identity of every merge

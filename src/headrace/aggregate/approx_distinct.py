@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Partial, PartialColumn, Value
 from headrace.aggregate.kernels import Lists, binary, hash_function, join, leading_zeros, murmur, spark_hash
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import SINGLE, Argument
+from headrace.lazy import datasketches, np, pa
 from headrace.types import BIGINT, BINARY, STRING, Type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LOG2_BUCKETS = 12
 ARRAY_PREAMBLE = 10  # first byte of a sketch that has filled its list and become an array of buckets
@@ -26,12 +24,10 @@ LIST, SET = 3 | 8 << 8 | 8 << 24, 8 << 8 | 9 << 24  # slots of a list, compact, 
 
 def union_sketches(sketches: Sequence[bytes]) -> bytes:
     """The sketch of all sets. In one union: merging in pairs would serialize a sketch at each step."""
-    from datasketches import hll_sketch, hll_union, tgt_hll_type  # loads numpy: not for definitions
-
-    union = hll_union(LOG2_BUCKETS)
+    union = datasketches.hll_union(LOG2_BUCKETS)
     for sketch in sketches:
-        union.update(hll_sketch.deserialize(sketch))
-    return bytes(union.get_result(tgt_hll_type.HLL_8).serialize_compact())
+        union.update(datasketches.hll_sketch.deserialize(sketch))
+    return bytes(union.get_result(datasketches.tgt_hll_type.HLL_8).serialize_compact())
 
 
 HLL = Merge("hll", lambda a, b: union_sketches((a, b)), "hll_union({0}, {1})", None, union_sketches)
@@ -42,11 +38,6 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
 
     One of few hashes is a list of their coupons: such sketches, which are most, are written for all lists at once.
     """
-    # They take 0.1 s to import: not for definitions.
-    import numpy as np
-    import pyarrow as pa
-    from datasketches import hll_sketch, tgt_hll_type
-
     each = Lists.of(lists)
     if not len(each.counts):
         return pa.nulls(len(lists), pa.binary())
@@ -63,7 +54,7 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
     is_large = counts > MOST_COUPONS
     large = []
     for at in np.flatnonzero(is_large):
-        sketch = hll_sketch(LOG2_BUCKETS, tgt_hll_type.HLL_8)
+        sketch = datasketches.hll_sketch(LOG2_BUCKETS, datasketches.tgt_hll_type.HLL_8)
         own = hashes[each.ends[at] : each.ends[at + 1]].tolist()
         deque(map(sketch.update, own), maxlen=0)  # a loop in C
         large.append(bytes(sketch.serialize_compact()))
@@ -72,8 +63,6 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
 
 def _coupons(hashes: Any) -> Any:
     """What an HLL sketch keeps of each hash: where it belongs, and how long its run of zeros is."""
-    import numpy as np  # not for definitions: it takes 0.1 s to import
-
     first, second = murmur(hashes)
     place = first & np.uint64((1 << COUPON_BITS) - 1)
     run = np.minimum(leading_zeros(second), MOST_ZEROS).astype(np.uint64) + np.uint64(1)
@@ -123,22 +112,18 @@ class ApproxCountDistinct(Aggregate):
     def lift(self, x: Value) -> Partial:
         if x is None:
             return (None,)
-        from datasketches import hll_sketch, tgt_hll_type  # loads numpy: not for definitions
-
-        sketch = hll_sketch(LOG2_BUCKETS, tgt_hll_type.HLL_8)
+        sketch = datasketches.hll_sketch(LOG2_BUCKETS, datasketches.tgt_hll_type.HLL_8)
         sketch.update(spark_hash(x, self.argument.type))
         return (bytes(sketch.serialize_compact()),)
 
     def present(self, partial: Partial) -> Value:
         if partial[0] is None:
             return 0
-        from datasketches import hll_sketch, hll_union, tgt_hll_type  # loads numpy: not for definitions
-
-        sketch = hll_sketch.deserialize(partial[0])
+        sketch = datasketches.hll_sketch.deserialize(partial[0])
         if partial[0][0] < ARRAY_PREAMBLE:  # it still is a list of hashes, in any order
             return round(sketch.get_estimate())
         # A union with itself drops the order-dependent estimator: all splits present one value.
-        union = hll_union(LOG2_BUCKETS)
+        union = datasketches.hll_union(LOG2_BUCKETS)
         union.update(sketch)
         union.update(sketch)
-        return round(union.get_result(tgt_hll_type.HLL_8).get_estimate())
+        return round(union.get_result(datasketches.tgt_hll_type.HLL_8).get_estimate())

@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Partial, PartialColumn, Value
 from headrace.aggregate.kernels import Lists, binary, hash_function, join, spark_hash, unhashed_double
 from headrace.aggregate.merges import EXACT, Merge, order_of
 from headrace.aggregate.signature import Argument, ArgumentKind, Constant, Parameter, whole
+from headrace.lazy import datasketches, np, pa, pc
 from headrace.types import BIGINT, BINARY, DOUBLE, INT, STRING, Expression, Type, array, struct
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MOST_K, TRACKED, MOST_TRACKED = 1_000, 1_000, 100_000
 LOAD = 0.75  # how full the sketch's hash table may be
@@ -48,12 +46,6 @@ def sketch_texts(lists: pa.Array, log2: int) -> pa.Array:
 
     One that is not full holds them with their counts: such sketches, which are most, are written for all lists at once.
     """
-    # They take 0.1 s to import: not for definitions.
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from datasketches import frequent_strings_sketch
-
     each = Lists.of(lists)
     if not len(each.counts):
         return pa.nulls(len(lists), pa.binary())
@@ -71,7 +63,7 @@ def sketch_texts(lists: pa.Array, log2: int) -> pa.Array:
     is_large = lengths > LOAD * (1 << log2)
     large = []
     for at in np.flatnonzero(is_large):
-        sketch, own = frequent_strings_sketch(log2), slice(ends[at], ends[at + 1])
+        sketch, own = datasketches.frequent_strings_sketch(log2), slice(ends[at], ends[at + 1])
         deque(map(sketch.update, items[own].to_pylist(), counts[own].tolist()), maxlen=0)  # a loop in C
         large.append(bytes(sketch.serialize()))
     return each.spread(sketches, is_large, large)
@@ -179,9 +171,7 @@ class ApproxTopK(Aggregate):
     def lift(self, x: Value) -> Partial:
         if x is None:
             return (None,)
-        from datasketches import frequent_strings_sketch  # loads numpy: not for definitions
-
-        sketch = frequent_strings_sketch(self.log2)
+        sketch = datasketches.frequent_strings_sketch(self.log2)
         sketch.update(self._text(x))
         return (bytes(sketch.serialize()),)
 
@@ -239,9 +229,7 @@ class ApproxTopK(Aggregate):
 
 def _bounds(sketch: Any) -> dict[str, tuple[int, int]]:
     """How often each value occurs at least and at most."""
-    from datasketches import frequent_items_error_type  # loads numpy: not for definitions
-
-    rows = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_NEGATIVES)
+    rows = sketch.get_frequent_items(datasketches.frequent_items_error_type.NO_FALSE_NEGATIVES)
     return {text: (low, high) for text, _, low, high in rows}
 
 
@@ -251,9 +239,7 @@ def _unseen(sketch: Any) -> tuple[int, int]:
 
 
 def _open(sketch: bytes) -> Any:
-    from datasketches import frequent_strings_sketch  # loads numpy: not for definitions
-
-    return frequent_strings_sketch.deserialize(sketch)
+    return datasketches.frequent_strings_sketch.deserialize(sketch)
 
 
 def _tracked(parameters: Sequence[Constant]) -> int:

@@ -10,17 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xxhash
 
 from headrace.aggregate.aggregate import ArrowFunction, Value
 from headrace.aggregate.merges import EXACT
+from headrace.lazy import np, pa, pc
 from headrace.types import BIGINT, Type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 SEED = 42  # Spark's, for xxhash64
 SECOND_SEED = xxhash.xxh64_intdigest(struct.pack("<q", 1), seed=SEED)  # it continues with the hash of the first value
@@ -52,11 +49,6 @@ def _signed(digest: int) -> int:
 
 def spark_hashes(values: pa.Array, of: Type) -> pa.Array:
     """Spark's xxhash64 of each value, computed once for equal ones; NULL for NULL."""
-    # They take 0.1 s to import: not for definitions.
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     encoded = pc.dictionary_encode(values)
     if of.name == "STRING":
         digest = xxhash.xxh64_intdigest
@@ -119,8 +111,6 @@ def _rotated(bits: int, left: int) -> int:
 
 def murmur(numbers: Any) -> tuple[Any, Any]:
     """Both halves of MurmurHash3 (x64, 128 bits) of each 64-bit integer of a numpy array."""
-    import numpy as np  # takes 0.1 s to import: not for definitions
-
     u64 = np.uint64
     mixed = numbers.view(u64) * u64(0x87C37B91114253D5)
     mixed = (mixed << u64(31) | mixed >> u64(33)) * u64(0x4CF5AD432745937F)
@@ -133,8 +123,6 @@ def murmur(numbers: Any) -> tuple[Any, Any]:
 
 
 def _scrambled(bits: Any) -> Any:
-    import numpy as np  # not for definitions: it takes 0.1 s to import
-
     u64 = np.uint64
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         bits = (bits ^ bits >> u64(33)) * u64(factor)
@@ -143,8 +131,6 @@ def _scrambled(bits: Any) -> Any:
 
 def leading_zeros(bits: Any) -> Any:
     """How many bits are zero before the first that is one, of each 64-bit integer."""
-    import numpy as np  # not for definitions: it takes 0.1 s to import
-
     high, low = bits >> np.uint64(32), bits & np.uint64(0xFFFFFFFF)
     lengths = [np.frexp(half.astype(np.float64))[1] for half in (high, low)]  # exact for 32 bits
     return 64 - np.where(high > 0, lengths[0] + 32, lengths[1])
@@ -161,8 +147,6 @@ class Lists:
     @classmethod
     def of(cls, lists: pa.Array) -> Lists:
         """Those of an array of lists."""
-        import numpy as np  # takes 0.1 s to import: not for definitions
-
         counts = np.diff(np.asarray(lists.offsets, dtype=np.int64))
         filled = counts > 0
         return cls(lists.flatten(), np.concatenate([[0], np.cumsum(counts[filled])]), filled)
@@ -170,8 +154,6 @@ class Lists:
     @property
     def counts(self) -> Any:
         """How long each list is."""
-        import numpy as np  # not for definitions: it takes 0.1 s to import
-
         return np.diff(self.ends)
 
     def counted(self, values: Any) -> tuple[Any, Any, Any]:
@@ -179,8 +161,6 @@ class Lists:
 
         `values` are those of all lists, as 32-bit integers without a sign.
         """
-        import numpy as np  # not for definitions: it takes 0.1 s to import
-
         rows = np.repeat(np.arange(len(self.counts), dtype=np.uint64), self.counts)
         keys, counts = np.unique(rows << np.uint64(32) | values, return_counts=True)
         ends = np.searchsorted(keys, np.arange(len(self.counts) + 1, dtype=np.uint64) << np.uint64(32))
@@ -191,10 +171,6 @@ class Lists:
 
         Lists that are too large to be written with the others have the values `large`.
         """
-        import numpy as np  # not for definitions: it takes 0.1 s to import
-        import pyarrow as pa  # not for definitions: it takes 0.1 s to import
-        import pyarrow.compute as pc  # not for definitions: it takes 0.1 s to import
-
         if large:
             rows = pc.replace_with_mask(rows, pa.array(is_large), pa.array(large, pa.binary()))
         if self.filled.all():
@@ -204,9 +180,6 @@ class Lists:
 
 def binary(numbers: Any, width: int, ends: Any = None) -> pa.Array:
     """The bytes of a numpy array as binary values: of `width` bytes each, or of so many of them up to each end."""
-    import numpy as np  # not for definitions: it takes 0.1 s to import
-    import pyarrow as pa  # not for definitions: it takes 0.1 s to import
-
     plain = np.ascontiguousarray(numbers)
     at = np.arange(plain.nbytes // width + 1) if ends is None else np.asarray(ends)
     offsets = (at * width).astype(np.int32)
@@ -215,13 +188,9 @@ def binary(numbers: Any, width: int, ends: Any = None) -> pa.Array:
 
 def unchunked(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The values in one piece."""
-    import pyarrow as pa  # not for definitions: it takes 0.1 s to import
-
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def join(*parts: pa.Array) -> pa.Array:
     """The parts of each row, one after the other."""
-    import pyarrow.compute as pc  # not for definitions: it takes 0.1 s to import
-
     return pc.binary_join_element_wise(*parts, b"")

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import lru_cache, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from headrace.lazy import pa
 
 EXACT = Context(prec=76)  # Python's own context rounds to 28 digits
 

@@ -6,16 +6,13 @@ import math
 import operator
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import EXACT, SUM, Merge
 from headrace.aggregate.signature import ANY, CONDITION, NUMBER, Argument, Constant
+from headrace.lazy import pa, pc
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Expression, Type, decimal
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
 # events can overflow on the way to a sum that fits.
@@ -72,8 +69,6 @@ class Count(Aggregate):
         return partial[0] or 0
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        import pyarrow.compute as pc  # takes 0.1 s to import: not for definitions
-
         return pc.fill_null(partials[0], 0)
 
 
@@ -280,10 +275,6 @@ class Avg(_Total):
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
         """One division of two exact doubles; None where the sum is not one, or the mean is a DECIMAL."""
-        # They take 0.1 s to import: not for definitions.
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         total, count = partials[0], partials[1]
         if self.type != DOUBLE:
             return None

@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import GREATEST, LEAST, MAX, MIN, Merge, first_of
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Constant, Parameter, whole
+from headrace.lazy import pa, pc
 from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Expression, Type, array, struct
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 MOST = 1_000  # values that first, last, min_by, max_by and sample keep
 N = Parameter("n", int, f"a whole number from 1 to {MOST:,}", (2,), optional=True)
@@ -195,10 +192,6 @@ class Chosen(Aggregate):
 
 def value_of(items: pa.Array) -> pa.Array:
     """The field `value` of each struct, or of each struct in lists."""
-    # They take 0.1 s to import: not for definitions.
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_struct(items.type):
         return pc.struct_field(items, "value")
     lengths = pc.fill_null(pc.list_value_length(items), 0).cast(pa.int32())
@@ -343,10 +336,6 @@ class LatestRow(Chosen):
         return None if row is None or row[DELETED] is True else row
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        # They take 0.1 s to import: not for definitions.
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         rows = value_of(partials[0])
         deleted = pc.struct_field(rows, DELETED)
         if not pa.types.is_boolean(deleted.type):

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Partial, PartialColumn, Value
 from headrace.aggregate.kernels import Lists, binary, join
 from headrace.aggregate.merges import EXACT, Merge
 from headrace.aggregate.signature import Argument, ArgumentKind, Constant, Parameter, whole
+from headrace.lazy import datasketches, np, pa
 from headrace.types import BINARY, DOUBLE, INT, Expression, Type, array
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ACCURACY, MOST_ACCURACY = 100, 10_000
 # A sketch is made finer than its error says by this factor. The audit compares millions of pairs of sketches, whose
@@ -38,11 +36,9 @@ ORDERED = ArgumentKind(
 
 def merge_sketches(sketches: Sequence[bytes]) -> bytes:
     """The sketch of all values."""
-    from datasketches import kll_doubles_sketch  # loads numpy: not for definitions
-
-    total = kll_doubles_sketch.deserialize(sketches[0])
+    total = datasketches.kll_doubles_sketch.deserialize(sketches[0])
     for sketch in sketches[1:]:
-        total.merge(kll_doubles_sketch.deserialize(sketch))
+        total.merge(datasketches.kll_doubles_sketch.deserialize(sketch))
     return bytes(total.serialize())
 
 
@@ -54,11 +50,6 @@ def sketch_lists(lists: pa.Array, k: int) -> pa.Array:
 
     One of up to `k` numbers holds them as they are: such sketches, which are most, are written for all lists at once.
     """
-    # They take 0.1 s to import: not for definitions.
-    import numpy as np
-    import pyarrow as pa
-    from datasketches import kll_doubles_sketch
-
     each = Lists.of(lists)
     if not len(each.counts):
         return pa.nulls(len(lists), pa.binary())
@@ -73,7 +64,7 @@ def sketch_lists(lists: pa.Array, k: int) -> pa.Array:
     is_large = each.counts > k
     large = []
     for at in np.flatnonzero(is_large):
-        sketch = kll_doubles_sketch(k)
+        sketch = datasketches.kll_doubles_sketch(k)
         sketch.update(values[each.ends[at] : each.ends[at + 1]])
         large.append(bytes(sketch.serialize()))
     return each.spread(sketches, is_large, large)
@@ -172,9 +163,7 @@ class ApproxPercentile(Aggregate):
         value = self._number(x)
         if value is None or math.isnan(value):
             return (None,)
-        from datasketches import kll_doubles_sketch  # loads numpy: not for definitions
-
-        sketch = kll_doubles_sketch(self.k)
+        sketch = datasketches.kll_doubles_sketch(self.k)
         sketch.update(value + 0.0)
         return (bytes(sketch.serialize()),)
 
@@ -234,9 +223,7 @@ def _is_near(one: Any, other: Any, shares: Sequence[float], error: float) -> boo
 
 
 def _open(sketch: bytes) -> Any:
-    from datasketches import kll_doubles_sketch  # loads numpy: not for definitions
-
-    return kll_doubles_sketch.deserialize(sketch)
+    return datasketches.kll_doubles_sketch.deserialize(sketch)
 
 
 def _shares(percentage: Constant) -> list[float]:

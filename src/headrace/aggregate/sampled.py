@@ -9,15 +9,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING
 
 from headrace.aggregate.aggregate import Aggregate, Partial, PartialColumn, Value
 from headrace.aggregate.merges import EXACT, SUM
 from headrace.aggregate.numeric import DOUBLE_TOLERANCE, Count, CountIf, Sum
+from headrace.lazy import pa
 from headrace.types import DOUBLE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Z = 1.959963984540054  # standard deviations on each side of the mean that contain 95 % of a normal distribution
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import bounded, bounded_sql
 from headrace.aggregate.ordered import MOST, Chosen
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Parameter
+from headrace.lazy import pa, pc
 from headrace.types import BIGINT, DOUBLE, INT, STRING, Type, array, struct
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LIMIT = 10_000  # values that a set or a list keeps for a key and window; beyond it there is an error in that cell
 SAMPLE_SEED = "headrace"
@@ -123,10 +121,6 @@ class CountDistinct(_Set):
         return 0 if partial[0] is None else len(partial[0]) or None
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array | None:
-        # They take 0.1 s to import: not for definitions.
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         lengths = pc.list_value_length(partials[0]).cast(pa.int64())
         known = pc.if_else(pc.equal(lengths, 0), pa.scalar(None, pa.int64()), lengths)
         return pc.if_else(partials[0].is_null(), 0, known)

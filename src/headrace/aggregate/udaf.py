@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Partial, PartialColumn, Value
 from headrace.aggregate.kernels import unchunked
@@ -19,10 +19,8 @@ from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import Argument, ArgumentKind
 from headrace.calls import LateCallError, call_in_time
 from headrace.errors import HeadraceError
+from headrace.lazy import np, pa
 from headrace.types import BINARY, Type, arrow_type, struct
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WIDENS = {"DOUBLE": ("INT", "BIGINT", "DOUBLE"), "BIGINT": ("INT", "BIGINT")}
 TOLERANCE = 1e-9  # of DOUBLEs, relative: where an aggregate does not say when values agree
@@ -57,8 +55,6 @@ def call_code(what: str, run: Callable[..., Any], gives: Type, items: str, *arra
 
     Raises HeadraceError, naming the code, where it fails or gives something else.
     """
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     try:
         values = call_in_time(what, run, *arrays)
     except LateCallError:
@@ -81,8 +77,6 @@ def call_code(what: str, run: Callable[..., Any], gives: Type, items: str, *arra
 
 def _structs(what: str, table: pa.Table | pa.RecordBatch, gives: Type) -> pa.Array:
     """The rows of a table as values of a STRUCT, each column cast to the type that it is declared with."""
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     columns = []
     for name, of in gives.parts:
         if name not in table.schema.names:
@@ -161,15 +155,11 @@ class UserAggregate(Aggregate):
         )
 
     def lift(self, *arguments: Value) -> Partial:
-        import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
         event = dict(zip((name for name, _ in self.definition.takes), arguments, strict=True))
         of = pa.list_(arrow_type(struct(*self.definition.takes)))
         return (lift_lists(self.definition, pa.array([[event]], of))[0].as_py(),)
 
     def present(self, partial: Partial) -> Value:
-        import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
         return self.present_arrow([pa.array(partial, pa.binary())])[0].as_py()
 
     def present_arrow(self, partials: Sequence[pa.Array]) -> pa.Array:
@@ -183,8 +173,6 @@ class UserAggregate(Aggregate):
 
 def lift_lists(definition: UdafDefinition, lists: pa.Array) -> pa.Array:
     """The partial of each list of events, as bytes; NULL where there is none."""
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     events = lists.flatten()
     types = [arrow_type(of) for _, of in definition.takes]
     arguments = [events.field(at).cast(of) for at, of in enumerate(types)]
@@ -196,8 +184,6 @@ def lift_lists(definition: UdafDefinition, lists: pa.Array) -> pa.Array:
 
 def _list_ids(lists: pa.Array) -> Any:
     """For each item of the lists, the list that it is in."""
-    import numpy as np  # takes 0.1 s to import: not for definitions
-
     lengths = [end - start for start, end in pairwise(lists.offsets.to_pylist())]
     if lists.null_count:
         lengths = [length if valid else 0 for length, valid in zip(lengths, lists.is_valid().to_pylist(), strict=True)]
@@ -209,9 +195,6 @@ def _fold(definition: UdafDefinition, partials: pa.Array, ids: Any, count: int) 
 
     Neighbours are merged in pairs, of all ids at once, until one is left of each: few calls whatever the sizes are.
     """
-    import numpy as np  # takes 0.1 s to import: not for definitions
-    import pyarrow as pa  # the same
-
     valid = partials.is_valid().to_numpy(zero_copy_only=False)
     partials, ids = partials.filter(pa.array(valid)), ids[valid]
     while len(ids) > 1 and (ids[1:] == ids[:-1]).any():
@@ -239,16 +222,12 @@ def _code(definition: UdafDefinition) -> Any:
 
 
 def _encode(definition: UdafDefinition, partials: pa.Array) -> pa.Array:
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     name = definition.full_name.encode() + END
     values = partials.to_pylist()
     return pa.array([None if value is None else name + pickle.dumps(value) for value in values], pa.binary())
 
 
 def _decode(definition: UdafDefinition, blobs: pa.Array) -> pa.Array:
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     start = len(definition.full_name.encode()) + len(END)
     values = [None if blob is None else pickle.loads(blob[start:]) for blob in blobs.to_pylist()]
     return pa.array(values, arrow_type(definition.partial))
@@ -263,8 +242,6 @@ def _definition_of(blob: bytes) -> UdafDefinition:
 
 def _merge_lists(lists: pa.Array) -> pa.Array:
     """The merge of each list of partials."""
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     items = lists.flatten()
     if not len(items):
         return pa.nulls(len(lists), pa.binary())
@@ -282,8 +259,6 @@ def _merge_pairs(a: pa.Array, b: pa.Array) -> pa.Array:
 
 
 def _merge_many(blobs: Sequence[bytes]) -> bytes:
-    import pyarrow as pa  # takes 0.1 s to import: not for definitions
-
     merged: bytes = _merge_lists(pa.array([list(blobs)], pa.list_(pa.binary())))[0].as_py()
     return merged
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aggregate.aggregate import Aggregate, ArrowFunction, BatchOnly, Example, Partial, PartialColumn, Value
 from headrace.aggregate.kernels import Lists, binary, hash_function, join, murmur, second_spark_hash, spark_hash
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import SINGLE, Argument
+from headrace.lazy import datasketches, np, pa, pc
 from headrace.types import BIGINT, BINARY, STRING, Type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LOG2_KEPT = 12
 KEPT = 1 << LOG2_KEPT  # hashes of a sketch: up to so many values are counted exactly
@@ -47,18 +45,14 @@ def read_head(sketch: bytes) -> tuple[int, bool]:
 
 def merge_sketches(sketches: Sequence[bytes]) -> bytes:
     """The sketch of all values."""
-    from datasketches import compact_theta_sketch, theta_union  # loads numpy: not for definitions
-
-    union = theta_union(LOG2_KEPT)
+    union = datasketches.theta_union(LOG2_KEPT)
     for sketch in sketches:
-        union.update(compact_theta_sketch.deserialize(sketch))
+        union.update(datasketches.compact_theta_sketch.deserialize(sketch))
     return bytes(union.get_result().serialize())
 
 
 def merge_sets(sets: Sequence[bytes]) -> bytes:
     """The set of all values; absent where one of the sets is, and where there are too many values."""
-    import numpy as np  # takes 0.1 s to import: not for definitions
-
     if not all(map(is_set, sets)):
         return ABSENT
     hashes = np.sort(np.concatenate([_hashes_of(each) for each in sets]), kind="stable")  # merges what is sorted
@@ -78,22 +72,13 @@ def is_set(value: bytes | None) -> bool:
 
 
 def _hashes_of(value: bytes) -> Any:
-    import numpy as np  # not for definitions: it takes 0.1 s to import
-
     if value[1] == COMPRESSED:
-        from datasketches import compact_theta_sketch  # loads numpy: not for definitions
-
-        value = bytes(compact_theta_sketch.deserialize(value).serialize())
+        value = bytes(datasketches.compact_theta_sketch.deserialize(value).serialize())
     return np.frombuffer(value, dtype="<u8", offset=HASH_BYTES * (value[0] & 0x3F))
 
 
 def _merge_lists_of_sets(lists: pa.Array) -> pa.Array:
     """The merge of each list: in the speed layer all are absent, which costs nothing here."""
-    # They take 0.1 s to import: not for definitions.
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     sizes = np.asarray(pc.binary_length(lists.flatten()), dtype=np.int64)
     starts = np.asarray(lists.offsets, dtype=np.int64)[:-1] - lists.offsets[0].as_py()
     least = np.minimum.reduceat(sizes, starts) if len(starts) else sizes
@@ -118,11 +103,6 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
 
     One of few hashes is a sorted list of them: such sketches, which are most, are written for all lists at once.
     """
-    # They take 0.1 s to import: not for definitions.
-    import numpy as np
-    import pyarrow as pa
-    from datasketches import update_theta_sketch
-
     each = Lists.of(lists)
     if not len(each.counts):
         return pa.nulls(len(lists), pa.binary())
@@ -142,7 +122,7 @@ def sketch_hashes(lists: pa.Array) -> pa.Array:
     is_large = counts > KEPT
     large = []
     for at in np.flatnonzero(is_large):
-        sketch = update_theta_sketch(LOG2_KEPT)
+        sketch = datasketches.update_theta_sketch(LOG2_KEPT)
         deque(map(sketch.update, numbers[each.ends[at] : each.ends[at + 1]].tolist()), maxlen=0)  # a loop in C
         large.append(bytes(sketch.compact().serialize()))
     return each.spread(sketches, is_large, large)
@@ -213,9 +193,7 @@ class Unique(Aggregate):
         """As the batch layer does."""
         if x is None:
             return (None, None)
-        from datasketches import update_theta_sketch  # loads numpy: not for definitions
-
-        sketch = update_theta_sketch(LOG2_KEPT)
+        sketch = datasketches.update_theta_sketch(LOG2_KEPT)
         sketch.update(spark_hash(x, self.argument.type))
         first = bytes(sketch.compact().serialize())
         sketch.update(second_spark_hash(x, self.argument.type))
@@ -249,8 +227,6 @@ def _estimate(sketch: bytes) -> int:
     """The number of values, the same for every split of them, however many hashes a sketch of one engine keeps."""
     if _is_whole(sketch):
         return read_head(sketch)[0]
-    from datasketches import compact_theta_sketch, theta_union  # loads numpy: not for definitions
-
-    union = theta_union(LOG2_KEPT)
-    union.update(compact_theta_sketch.deserialize(sketch))
+    union = datasketches.theta_union(LOG2_KEPT)
+    union.update(datasketches.compact_theta_sketch.deserialize(sketch))
     return round(union.get_result().get_estimate())

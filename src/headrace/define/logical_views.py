@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.define.logical_errors import as_definition_error, reads_stream
 from headrace.define.model import LogicalView, Stream, View
@@ -18,15 +18,14 @@ from headrace.define.query_rules import (
     select_columns,
     sketch_columns,
 )
+from headrace.duckdb_connections import open_duckdb
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.errors import DefinitionError, nearest
 from headrace.language.identifiers import check_distinct
 from headrace.language.source_text import FollowUpError, SourceText, each, join, located
 from headrace.language.statements.create_view import LogicalStatement
+from headrace.lazy import duckdb
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal, map_of, struct
-
-if TYPE_CHECKING:
-    import duckdb
 
 PLAIN, SKETCHED = "main", "sketched"  # schemas: tables without and with the columns that functions merge
 # The functions that merge sketches, as far as types and columns go.
@@ -83,8 +82,6 @@ class _Builder:
         streams: Mapping[str, Stream],
         broken: set[str | None],
     ) -> None:
-        import duckdb  # takes 0.1 s to import, and only logical views need it
-
         self.views = {name.lower(): view for name, view in views.items()}
         # The changes of a table are a stream with its name, and its rows a view: that is what is meant.
         self.streams = {name.lower(): each for name, each in streams.items() if name.lower() not in self.views}
@@ -92,8 +89,8 @@ class _Builder:
         self.failure = duckdb.Error
         self.built: dict[str, LogicalView] = {}
         self.errors: list[DefinitionError] = []
-        self.connection = duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": "1"})
-        for statement in ("SET errors_as_json = true", "SET TimeZone = 'UTC'", f"CREATE SCHEMA {SKETCHED}", *MERGES):
+        self.connection = open_duckdb(enable_external_access=False)
+        for statement in ("SET errors_as_json = true", f"CREATE SCHEMA {SKETCHED}", *MERGES):
             self.connection.execute(statement)
         self._waiting = {statement.name.lower(): statement for statement in statements}
         self._path: list[str] = []  # the views that are being built, each read by the one before it

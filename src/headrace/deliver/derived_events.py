@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,10 +18,9 @@ from headrace.deliver.event_chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
 from headrace.engine.duckdb_relations import refuse_join, rows_sql, types_after
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.python_evaluation import compile_expression
-from headrace.engine.time_functions import register
-from headrace.engine.udf_calls import give_function, give_outcomes
 from headrace.errors import DefinitionError, HeadraceError, QuestionError
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.table_schema import COMMIT, POSITION, TABLES
@@ -54,8 +51,7 @@ class DerivedReader:
                 *((name, arrow_type(of)) for name, of in self._relation.fields),
             ]
         )
-        self._lock = threading.Lock()
-        self._duckdb: duckdb.DuckDBPyConnection | None = None
+        self._session = DuckdbSession()
         self._joins = PinnedJoins(tables, base.name) if tables and self._relation.tables else None
         self._ours = (*OURS, *([TABLES] if self._joins else []))
         self._sql, self._reason = self._write()
@@ -100,22 +96,11 @@ class DerivedReader:
         return f"SELECT {names} FROM ({rows}) ORDER BY {order}", ""
 
     def _by_duckdb(self, events: pa.Table, sql: str) -> pa.Table:
-        with self._lock:
-            if self._duckdb is None:
-                self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-                self._duckdb.execute("SET TimeZone = 'UTC'")
-                register(self._duckdb)
-                for function in functions_in(sql):
-                    give_function(self._duckdb, function)
-                    give_outcomes(self._duckdb, function)
-                weakref.finalize(self, self._duckdb.close)
-            self._duckdb.register("events", events.select([*OURS, *self.reads]))
-            try:
-                with self._joins.shown(self._duckdb) if self._joins else nullcontext():
-                    rows: pa.Table = self._duckdb.sql(sql).to_arrow_table().cast(self.schema)
+        with self._session.showing(events=events.select([*OURS, *self.reads])) as connection:
+            self._session.give(functions_in(sql))
+            with self._joins.shown(connection) if self._joins else nullcontext():
+                rows: pa.Table = connection.sql(sql).to_arrow_table().cast(self.schema)
                 return rows
-            finally:
-                self._duckdb.unregister("events")
 
     def _by_python(self, events: pa.Table) -> pa.Table:
         rows = list(python_rows(self._relation, self._base, events.select([*OURS, *self.reads])))

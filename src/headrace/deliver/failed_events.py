@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -26,8 +25,7 @@ from headrace.deliver.event_chunks import CHUNK_ROWS, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
 from headrace.engine.duckdb_relations import KIND, REASON, failures_sql
-from headrace.engine.time_functions import register
-from headrace.engine.udf_calls import give_outcomes
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.errors import DefinitionError, NotFoundError, NotReadyError, QuestionError, UsageError
 from headrace.lake.dead_letter_pages import SHOWN_BYTES, make_letter
 from headrace.lake.dead_letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
@@ -98,8 +96,7 @@ class FailedCalls:
         self._total = 0
         self._missing = 0  # of them, those of missing keys
         self.refill: Callable[[], Mapping[str, int]] | None = None  # builds views anew; only a server can
-        self._duckdb: duckdb.DuckDBPyConnection | None = None
-        self._function_names: set[str] = set()  # names of functions that the connection has
+        self._session = DuckdbSession()
 
     @property
     def tables(self) -> tuple[LakeTable | None, ...]:
@@ -234,21 +231,19 @@ class FailedCalls:
             ) from error
 
     def _failing(self, events: pa.Table, sql: str, joins: PinnedJoins | None, deadline: float | None) -> pa.Table:
-        connection = self._connection(sql)
-        connection.register("events", events)
         columns = ", ".join([*OURS, REASON, KIND])
         try:
-            with joins.shown(connection, deadline) if joins else nullcontext():
-                rows = connection.sql(f"SELECT {columns} FROM ({sql}) ORDER BY {COMMIT}, {POSITION}")
-                table: pa.Table = rows.to_arrow_table()
-                return table
+            with self._session.showing(events=events) as connection:
+                self._session.give(functions_in(sql))
+                with joins.shown(connection, deadline) if joins else nullcontext():
+                    rows = connection.sql(f"SELECT {columns} FROM ({sql}) ORDER BY {COMMIT}, {POSITION}")
+                    table: pa.Table = rows.to_arrow_table()
+                    return table
         except duckdb.Error as error:
             text = str(error).splitlines()[0]
             raise QuestionError(
                 f"the dead letters of {self._kind} '{self.stream.name}' cannot be listed: {text}"
             ) from error
-        finally:
-            connection.unregister("events")
 
     def _failures_in(self, name: str, rows: pa.Table) -> Iterator[_Failure]:
         prefix = f"{name}: " if len(self._bases) > 1 else ""
@@ -259,18 +254,6 @@ class FailedCalls:
             yield _Failure(
                 name, row[COMMIT], row[POSITION], arrived_us, reason, kind, row[KIND] is not None, self._total
             )
-
-    def _connection(self, sql: str) -> duckdb.DuckDBPyConnection:
-        if self._duckdb is None:
-            self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-            self._duckdb.execute("SET TimeZone = 'UTC'")
-            register(self._duckdb)
-            weakref.finalize(self, self._duckdb.close)
-        for function in functions_in(sql):
-            if function.full_name not in self._function_names:
-                give_outcomes(self._duckdb, function)
-                self._function_names.add(function.full_name)
-        return self._duckdb
 
     def _add(self, failure: _Failure) -> None:
         self._failures.append(failure)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,9 +14,9 @@ import pyarrow.compute as pc
 from headrace.define.expression.check import Scope, check_condition
 from headrace.define.model import Stream
 from headrace.define.own import functions_in
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, compile_expression
-from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
@@ -38,8 +36,7 @@ class EventFilter:
         self._types = stream.types()
         self._where = where
         self._keys = keys
-        self._lock = threading.Lock()
-        self._duckdb: duckdb.DuckDBPyConnection | None = None
+        self._session = DuckdbSession()
         self._duckdb_sql, self._face = _faces(where, stream) if where else (None, None)
 
     def select(self, events: pa.Table) -> pa.Table:
@@ -50,28 +47,14 @@ class EventFilter:
             return events
         if self._duckdb_sql is not None:
             try:
-                return events.filter(self._by_duckdb(events))
+                query = f"SELECT {self._duckdb_sql} AS selected FROM events"
+                return events.filter(self._session.query(query, events=events.select(list(self._types))).column(0))
             except duckdb.Error:  # a value for which DuckDB's result may not be Spark's
                 if self._face is None:
                     raise
         assert self._face is not None, "one of both is checked when it is made"
         columns = [events.column(name).to_pylist() for name in self._types]
         return events.filter(pa.array([self._face(row) for row in zip(*columns, strict=True)], pa.bool_()))
-
-    def _by_duckdb(self, events: pa.Table) -> pa.ChunkedArray:
-        with self._lock:
-            if self._duckdb is None:
-                self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-                self._duckdb.execute("SET TimeZone = 'UTC'")
-                register(self._duckdb)
-                weakref.finalize(self, self._duckdb.close)
-            self._duckdb.register("events", events.select(list(self._types)))
-            try:
-                query = f"SELECT {self._duckdb_sql} AS selected FROM events"
-                selected: pa.ChunkedArray = self._duckdb.sql(query).to_arrow_table().column(0)
-                return selected
-            finally:
-                self._duckdb.unregister("events")
 
 
 @lru_cache(maxsize=256)

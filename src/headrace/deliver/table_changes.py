@@ -24,10 +24,11 @@ from headrace.define.own import functions_in
 from headrace.define.relation import Join, TableLog
 from headrace.define.table_parts import DELETED
 from headrace.deliver.event_chunks import read_group
+from headrace.duckdb_connections import open_duckdb
 from headrace.engine.duckdb_relations import KIND, REASON, DuckdbRows, changes_sql, finish_join, side_name
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.time_functions import register
-from headrace.engine.udf_calls import give_function, give_outcomes
+from headrace.engine.udf_calls import give_function
 from headrace.errors import NotReadyError, QuestionError, UnavailableError
 from headrace.lake.added_fields import shape_of
 from headrace.lake.delta_table import LakeTable
@@ -123,15 +124,7 @@ class TableChanges:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         if self._duckdb is None:
             folder = tempfile.TemporaryDirectory(prefix="headrace-tables-")
-            self._duckdb = duckdb.connect(
-                config={
-                    "threads": 1,
-                    "autoload_known_extensions": False,
-                    "memory_limit": MEMORY,
-                    "temp_directory": folder.name,
-                }
-            )
-            self._duckdb.execute("SET TimeZone = 'UTC'")
+            self._duckdb = open_duckdb(memory=MEMORY, spill=folder.name)
             register(self._duckdb)
             weakref.finalize(self, _close, self._duckdb, folder)
         return self._duckdb
@@ -181,7 +174,6 @@ class TableChanges:
         for function in functions_in(sql):
             if function.full_name not in self._functions:
                 give_function(connection, function)
-                give_outcomes(connection, function)
                 self._functions.add(function.full_name)
         connection.register(source, events)
         try:

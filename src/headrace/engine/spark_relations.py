@@ -1,14 +1,19 @@
-"""The rows of a relation as Spark makes them of events: what `engine/duckdb_relations.py` is for DuckDB."""
+"""The rows of a relation as Spark makes them of events, and columns that its workers compute.
+
+`engine/duckdb_relations.py` is the same for DuckDB.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Protocol
+from typing import Any, Protocol
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import find_function
@@ -16,10 +21,9 @@ from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, 
 from headrace.define.relation_rewrites import composed
 from headrace.define.sampling import spark_condition
 from headrace.engine.duckdb_relations import CALLED, VALUES, types_after
-from headrace.engine.spark_columns import with_computed
-from headrace.engine.spark_views import for_spark, unsure_times
-from headrace.engine.udf_calls import for_spark as as_spark_function
-from headrace.engine.udf_calls import outcome_type, run_outcomes
+from headrace.engine.duckdb_session import DuckdbSession
+from headrace.engine.spark_views import TEXT, Computed, PatternColumn, for_spark, unsure_times
+from headrace.engine.udf_calls import outcome_type, run_outcomes, spark_function, spark_udf
 from headrace.errors import DefinitionError
 from headrace.language.terms import in_backticks
 from headrace.types import STRING, TIMESTAMP, Expression, Type
@@ -136,7 +140,7 @@ def map_rows(rows: SparkRows, step: Map, *, failed: bool = False) -> SparkRows:
     assert function is not None, f"{step.function} is known"
     computed, arguments = rows.computing(step.arguments)
     # A function that Spark takes for deterministic would be called again by each part of a query that uses its result.
-    call = as_spark_function(partial(run_outcomes, function), outcome_type(function)).asNondeterministic()
+    call = spark_udf(partial(run_outcomes, function), outcome_type(function)).asNondeterministic()
     frame = computed.frame.withColumn(CALLED, call(*map(F.expr, arguments)))
     called = replace(computed, frame=frame.where(f"{CALLED}.error IS {'NOT ' * failed}NULL"))
     (name, of), part = step.columns[0], "error" if failed else "value"
@@ -165,3 +169,34 @@ def _explode(rows: SparkRows, step: Explode) -> SparkRows:
 
 def _column(name: str) -> Column:
     return F.col(in_backticks(name))
+
+
+def with_computed(events: DataFrame, computed: Sequence[Computed]) -> DataFrame:
+    """Return the events with columns that workers compute: functions of the workspace, and patterns.
+
+    Patterns are run by RE2, since Java's recurse and a long text would overflow its stack.
+    """
+    for column in computed:
+        if isinstance(column, PatternColumn):
+            values = _matcher(column)(F.expr(column.text))
+        else:
+            values = spark_function(column.function)(*map(F.expr, column.arguments))
+        events = events.withColumn(column.name, values)
+    return events
+
+
+def _matcher(match: PatternColumn) -> Any:
+    def matched(texts: pa.Array) -> pa.Array:
+        return run(match.duckdb, texts)
+
+    # Spark's stub demands a function type, and Spark warns of one: the hints above say it.
+    return arrow_udf(matched, str(match.type))  # type: ignore[call-overload]
+
+
+def run(sql: str, texts: pa.Array) -> pa.Array:
+    """Return the value of DuckDB's SQL for each text."""
+    values = _session.query(f"SELECT {sql} AS value FROM texts", texts=pa.table({TEXT: texts}))
+    return values.column(0).combine_chunks()
+
+
+_session = DuckdbSession()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.duckdb_connections import add_function
 from headrace.engine.duckdb_values import READ_TIME, TO_LOCAL, TO_UTC
 from headrace.engine.zones import find_zones, times_in_zone, to_utc
 from headrace.language.datetime_patterns import (
@@ -50,11 +51,9 @@ _RANGES = {
 
 def register(connection: Any) -> None:
     """Give a DuckDB connection the functions for texts of times and for zones."""
-    from duckdb.func import ARROW, SPECIAL  # takes 0.1 s to import, and few streams have computed fields
-
-    connection.create_function(READ_TIME, _run, ["VARCHAR", "VARCHAR"], "BIGINT", type=ARROW, null_handling=SPECIAL)
+    add_function(connection, READ_TIME, _run, ["VARCHAR", "VARCHAR"], "BIGINT", of_null=True)
     for name, convert in ((TO_LOCAL, _run_to_local), (TO_UTC, _run_to_utc)):
-        connection.create_function(name, convert, ["BIGINT", "VARCHAR"], "BIGINT", type=ARROW, null_handling=SPECIAL)
+        add_function(connection, name, convert, ["BIGINT", "VARCHAR"], "BIGINT", of_null=True)
 
 
 def _run(texts, patterns):  # type: ignore[no-untyped-def]  # DuckDB would read the annotations

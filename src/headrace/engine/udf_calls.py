@@ -12,18 +12,16 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
-from duckdb.func import ARROW, SPECIAL
-
 from headrace.aggregate.kernels import unchunked
 from headrace.aggregate.udaf import UserAggregate, call_code
 from headrace.calls import LateCallError, call_limit_s, limit_calls
 from headrace.define.model import View
 from headrace.define.own import OUTCOME, OwnFunction
+from headrace.duckdb_connections import add_function
 from headrace.engine.duckdb_terms import duckdb_type
 from headrace.errors import HeadraceError
 from headrace.format import cut
+from headrace.lazy import duckdb, pa
 from headrace.types import STRING, Type, arrow_type, struct
 
 if TYPE_CHECKING:
@@ -37,12 +35,12 @@ def run_function(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
     return call_code(f"function '{function.name}'", code_of(function), function.gives, "events", *arguments)
 
 
-def as_spark_function(function: OwnFunction) -> Any:
+def spark_function(function: OwnFunction) -> Any:
     """The function for columns of Spark."""
-    return for_spark(partial(run_function, function), function.gives)
+    return spark_udf(partial(run_function, function), function.gives)
 
 
-def for_spark(run: Callable[..., pa.Array], gives: Type) -> Any:
+def spark_udf(run: Callable[..., pa.Array], gives: Type) -> Any:
     """A function over Arrow arrays for columns of Spark."""
     from pyspark.sql.pandas.functions import arrow_udf  # Spark is not loaded where DuckDB alone computes
 
@@ -61,21 +59,16 @@ def give_lifts(spark: SparkSession, view: View) -> None:
         aggregate = column.aggregate
         if isinstance(aggregate, UserAggregate):
             for function in aggregate.lifts:
-                spark.udf.register(function.name, for_spark(function.run, function.gives))
+                spark.udf.register(function.name, spark_udf(function.run, function.gives))
 
 
 def give_function(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:
-    """Give a connection of DuckDB the function."""
-    types: list[Any] = [duckdb_type(of) for _, of in function.takes]
-    gives = duckdb_type(function.gives)
-    connection.create_function(
-        function.full_name,
-        runner(function, partial(run_function, function)),
-        types,
-        gives,
-        type=ARROW,
-        null_handling=SPECIAL,
-    )
+    """Give a connection of DuckDB the function, and the one that gives an outcome for each row."""
+    takes = [duckdb_type(of) for _, of in function.takes]
+    value, outcomes = (runner(function, partial(run, function)) for run in (run_function, run_outcomes))
+    add_function(connection, function.full_name, value, takes, duckdb_type(function.gives), of_null=True)
+    name, gives = f"{OUTCOME}{function.full_name}", duckdb_type(outcome_type(function))
+    add_function(connection, name, outcomes, takes, gives, of_null=True, side_effects=True)
 
 
 def runner(function: OwnFunction, call: Callable[..., pa.Array]) -> Callable[..., Any]:
@@ -152,14 +145,3 @@ def _place(function: OwnFunction, cause: BaseException | None) -> str:
 
 def _short(value: Any) -> str:
     return cut(repr(value), MOST_CHARACTERS)
-
-
-def give_outcomes(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:
-    """Give a connection of DuckDB the function that gives outcomes."""
-    types: list[Any] = [duckdb_type(of) for _, of in function.takes]
-    gives = duckdb_type(outcome_type(function))
-    run = runner(function, partial(run_outcomes, function))
-    # With side effects it is called once for each row, and not again by each part of a query that uses its result.
-    connection.create_function(
-        f"{OUTCOME}{function.full_name}", run, types, gives, type=ARROW, null_handling=SPECIAL, side_effects=True
-    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 from contextlib import suppress
 
+from headrace.lazy import np
+
 HUGE_PAGE = 2 << 20  # where the system has them
 
 
@@ -35,8 +37,6 @@ def count_newlines(lines: Lines) -> int:
     """The number of line ends: what `bytes.count` would return; of many lines in half of its time."""
     if len(lines) < LARGE_BYTES:
         return bytes(lines).count(b"\n")
-    import numpy as np  # takes 0.1 s to import, and most files that are sent by hand are small
-
     data = np.frombuffer(lines, dtype=np.uint8)
     steps = (data[start : start + STEP_BYTES] for start in range(0, len(data), STEP_BYTES))
     return sum(int(np.count_nonzero(step == NEWLINE)) for step in steps)

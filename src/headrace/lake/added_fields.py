@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from headrace.define.kafka_source import read_delimiter
 from headrace.define.loosening import names_in
 from headrace.define.model import CSV, Stream
-from headrace.engine.computed_fields import Computing
+from headrace.engine.duckdb_session import Computing
 from headrace.lake.parquet_file import of_group
 from headrace.lake.table_schema import COMMIT, REASON, TABLES, VALUE, no_pins, pin_column, table_schema
 from headrace.parse.csv_rows import RowReader

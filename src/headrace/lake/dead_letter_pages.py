@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
+from headrace.duckdb_connections import open_duckdb
 from headrace.errors import NotFoundError, NotReadyError
 from headrace.format import iso_us
 from headrace.lake.dead_letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
@@ -24,12 +24,7 @@ MOST_REASONS = 1000
 SHOWN_BYTES = 400  # of an event on a page; `show` has all of it
 # The parts of a reason that differ between events with the same mistake: the value, and where it is.
 _VALUES = r", found .*$| at (byte|character) \d+"
-_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "threads": "1",
-    "memory_limit": "256MB",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
+MEMORY = "256MB"
 ReplayNext = Callable[[str | None, bool], ReplayStep]  # cursor, whether to count only
 
 
@@ -147,6 +142,6 @@ def _run(query: str, files: Iterable[str], **parameters: Any) -> list[tuple[Any,
     paths = sorted(files)
     if not paths:
         return []
-    with duckdb.connect(":memory:", config=_SETTINGS) as connection:
+    with open_duckdb(memory=MEMORY) as connection:
         rows: list[tuple[Any, ...]] = connection.execute(query, {"files": paths, **parameters}).fetchall()
         return rows

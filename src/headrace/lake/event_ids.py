@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.duckdb_connections import open_duckdb
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.lake.table_schema import POSITION
 from headrace.language.terms import quote
@@ -229,8 +230,7 @@ _of_thread = threading.local()
 def _connection() -> duckdb.DuckDBPyConnection:
     """Each thread has its own: a table that one registers would replace that of another."""
     if not hasattr(_of_thread, "connection"):
-        _of_thread.connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-        _of_thread.connection.execute("SET preserve_insertion_order = true; SET temp_directory = ''")
+        _of_thread.connection = open_duckdb(spill="", preserve_insertion_order=True)
     connection: duckdb.DuckDBPyConnection = _of_thread.connection
     return connection
 

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from headrace.duckdb_connections import open_duckdb
+from headrace.lazy import duckdb
+
 _TRY = "SELECT regexp_matches('', ?)"
 # How often each letter may be repeated in a format of times.
 _FORMAT_LETTERS = {
@@ -163,8 +166,6 @@ def _unknown_property(token: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=4096)
 def _refused_by_re2(pattern: str) -> str | None:
-    import duckdb  # takes 0.1 s to import, and few definitions have a pattern
-
     try:
         _re2().execute(_TRY, [re2_pattern(pattern)]).fetchall()
     except duckdb.Error as error:
@@ -179,6 +180,4 @@ def _re2() -> Any:
 
 @lru_cache(maxsize=1)
 def _database() -> Any:
-    import duckdb  # takes 0.1 s to import, and few definitions have a pattern
-
-    return duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
+    return open_duckdb()

@@ -6,7 +6,6 @@ a version whose partials are lost catches up from the lake.
 
 from __future__ import annotations
 
-import atexit
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -27,16 +26,14 @@ from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, functions_in
 from headrace.define.relation import PLACE, Relation
 from headrace.engine.duckdb_relations import join_rows, limits, rows_sql
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.duckdb_views import duckdb_view
-from headrace.engine.time_functions import register
-from headrace.engine.udf_calls import give_function, give_outcomes
 from headrace.faults import fault_point
 from headrace.lake.table_schema import ARRIVED, POSITION
 from headrace.language.terms import quote
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
-from headrace.store.functions import register_function
 from headrace.store.key_ids import key_id_duckdb
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.version import VersionId
@@ -44,6 +41,8 @@ from headrace.types import Expression
 
 EVENTS_TABLE = "events"
 MEMORY = "1GB"  # that DuckDB may use in a worker: beyond it, Spark computes the view
+
+_session = DuckdbSession(memory=MEMORY, spill="", preserve_insertion_order=False)
 
 
 @dataclass(frozen=True)
@@ -122,11 +121,9 @@ class Lifting:
         """The parts, as JSON. A view that fails has an error; the others have their partials."""
         limit_calls(self.call_limit_s)
         path = Path(self.folder) / f"{uuid.uuid4().hex}.partials"
-        connection = _connection()
         parts: list[Part] = []
         try:
-            connection.register(EVENTS_TABLE, self._prepare(events))
-            with path.open("wb") as file:
+            with _session.showing(**{EVENTS_TABLE: self._prepare(events)}) as connection, path.open("wb") as file:
                 for view in self.views:
                     fault_point("fused.in_worker")
                     try:
@@ -139,7 +136,6 @@ class Lifting:
                     file.write(content)
         except Exception as error:  # a full disk, for example: the lake's file is what counts
             parts = [Part(view.home, error=one_line(error)) for view in self.views]
-        connection.unregister(EVENTS_TABLE)
         return orjson.dumps([asdict(part) for part in parts]).decode()
 
     def _prepare(self, events: pa.Table) -> pa.Table:
@@ -150,15 +146,7 @@ class Lifting:
 
 
 def _lift(connection: duckdb.DuckDBPyConnection, view: LiftedView, events: pa.Table) -> pa.Buffer:
-    for own in view.own:
-        if own.full_name not in _functions:
-            give_function(connection, own)
-            give_outcomes(connection, own)
-            _functions.add(own.full_name)
-    for function in view.functions:
-        if function.name not in _functions:
-            register_function(connection, function)
-            _functions.add(function.name)
+    _session.give((*view.own, *view.functions))
     for at in view.tables:
         show_table(connection, at)
     table = _partials(connection, view, events)
@@ -189,23 +177,9 @@ def _is_within(numbers: pa.ChunkedArray, limit: int) -> bool:
     return least is None or (-limit <= least and most <= limit)
 
 
-@lru_cache(maxsize=1)
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False, "memory_limit": MEMORY})
-    connection.execute("SET TimeZone = 'UTC'; SET temp_directory = ''; SET preserve_insertion_order = false")
-    register(connection)
-    atexit.register(connection.close)  # DuckDB complains of functions that are there at the end
-    return connection
-
-
-_functions: set[str] = set()  # names of those that the worker's connection has
-
-
 def close_connection() -> None:
     """Close the connection of this process, which a later lift opens again. Workers end without it."""
-    _connection().close()
-    _connection.cache_clear()
-    _functions.clear()
+    _session.close()
     forget_tables()
 
 

@@ -13,8 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE
-from headrace.engine.spark_columns import with_computed
-from headrace.engine.spark_relations import Joins, rows_of
+from headrace.engine.spark_relations import Joins, rows_of, with_computed
 from headrace.engine.spark_views import spark_view
 from headrace.engine.udf_calls import give_lifts
 from headrace.errors import UnavailableError

@@ -22,9 +22,9 @@ from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function, functions_in
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import calls_sql, rows_sql
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_views import duckdb_expression
-from headrace.engine.time_functions import register
-from headrace.engine.udf_calls import give_function, give_outcomes, run_function, run_outcomes
+from headrace.engine.udf_calls import run_function, run_outcomes
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.delta_table import LakeTable
 from headrace.language.expressions import parse_tree
@@ -58,29 +58,24 @@ def newest_events(table: LakeTable, stream: Stream, names: Sequence[str]) -> pa.
 
 def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     """Which law the code that a view calls breaks on these events, with the counter-example; None: no one."""
-    connection = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-    connection.execute("SET TimeZone = 'UTC'")
-    register(connection)
+    session = DuckdbSession()
     try:
-        connection.register(EVENTS, events)
         if view.relation is not None:
-            of_maps = _refuse_maps(connection, stream, view.relation)
+            of_maps = _refuse_maps(session, stream, view.relation, events)
             if of_maps:
                 return of_maps
-            connection.register(EVENTS, _rows_of(connection, stream, view.relation))
+            events = _rows_of(session, stream, view.relation, events)
             stream = view.rows_of(stream)
-        for function in functions_in(
-            " ".join(expression.sql for expression in expressions_of(view.keys, view.columns, view.where))
-        ):
-            give_function(connection, function)
+        expressions = expressions_of(view.keys, view.columns, view.where)
+        session.give(functions_in(" ".join(expression.sql for expression in expressions)))
         for function, arguments in _calls(stream, view):
-            rows = _values(connection, stream, arguments)
+            rows = _values(session, stream, arguments, events)
             reason = rows and _refuse_function(function, rows)
             if reason:
                 return reason
         for aggregate in dict.fromkeys(column.aggregate for column in view.columns):
             if isinstance(aggregate, UserAggregate):
-                rows = _values(connection, stream, aggregate.arguments)
+                rows = _values(session, stream, aggregate.arguments, events)
                 reason = rows and _refuse_aggregate(aggregate, _rows(rows))
                 if reason:
                     return reason
@@ -89,7 +84,7 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     except HeadraceError as error:
         return str(error)
     finally:
-        connection.close()
+        session.close()
     return None
 
 
@@ -109,7 +104,7 @@ def _calls_in(term: Term) -> Iterator[tuple[OwnFunction, list[Expression]]]:
 
 
 def _values(
-    connection: duckdb.DuckDBPyConnection, stream: Stream, arguments: Sequence[Expression]
+    session: DuckdbSession, stream: Stream, arguments: Sequence[Expression], events: pa.Table
 ) -> list[pa.Array] | None:
     """The arguments of each event; None if only Spark computes them."""
     try:
@@ -118,29 +113,27 @@ def _values(
         return None
     selected = ", ".join(f"{sql} AS a{at}" for at, sql in enumerate(columns))
     try:
-        table = connection.sql(f"SELECT {selected} FROM {EVENTS}").to_arrow_table()
+        table = session.query(f"SELECT {selected} FROM {EVENTS}", **{EVENTS: events})
     except duckdb.Error:
         return None  # DuckDB differs from Spark here
     return [column.combine_chunks() for column in table.columns]
 
 
-def _rows_of(connection: duckdb.DuckDBPyConnection, stream: Stream, relation: Relation) -> pa.Table:
+def _rows_of(session: DuckdbSession, stream: Stream, relation: Relation, events: pa.Table) -> pa.Table:
     """The derived rows of the events."""
     try:
-        rows: pa.Table = connection.sql(rows_sql(relation, stream, (), EVENTS)).to_arrow_table()
+        return session.query(rows_sql(relation, stream, (), EVENTS), **{EVENTS: events})
     except (DefinitionError, duckdb.Error) as error:
         raise _OnlySparkError(str(error)) from error
-    return rows
 
 
-def _refuse_maps(connection: duckdb.DuckDBPyConnection, stream: Stream, relation: Relation) -> str | None:
+def _refuse_maps(session: DuckdbSession, stream: Stream, relation: Relation, events: pa.Table) -> str | None:
     """Which function that is called for derived rows fails for all of them, or depends on other rows."""
-    for function in functions_in(" ".join(step.function for step in relation.maps)):
-        give_outcomes(connection, function)
+    session.give(functions_in(" ".join(step.function for step in relation.maps)))
     try:
         for step, sql in calls_sql(relation, stream, EVENTS):
             called = find_function(step.function)
-            arguments = [column.combine_chunks() for column in connection.sql(sql).to_arrow_table().columns]
+            arguments = [column.combine_chunks() for column in session.query(sql, **{EVENTS: events}).columns]
             reason = _refuse_map(called, arguments) if called and len(arguments[0]) else None
             if reason:
                 return reason

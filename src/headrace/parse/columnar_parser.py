@@ -6,7 +6,7 @@ The second parser (`verdict.py`) accepts all that this one accepts, with the sam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.language.paths import Steps
+from headrace.lazy import duckdb
 from headrace.parse.block_checks import beyond_limits, is_utf8, is_valid
 from headrace.parse.frames import Frames, frame_lines
 from headrace.parse.nested import plan_passes
@@ -167,7 +169,7 @@ class Maps:
         pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
         self._pointer = "'" + pointer.replace("'", "''") + "'"
         self._values = values
-        self._duckdb: Any = None  # opened for the first event
+        self._session = DuckdbSession()
 
     def read(self, frames: Frames, missing: pa.ChunkedArray) -> pa.Array | None:
         """The MAPs of all frames, whose JSON is valid; None if the second parser must read some of them."""
@@ -184,17 +186,13 @@ class Maps:
         return pa.MapArray.from_arrays(offsets, keys.flatten(), values, mask=missing.combine_chunks())
 
     def _cut(self, frames: Frames) -> tuple[pa.Array, pa.Array] | None:
-        import duckdb  # takes 0.1 s to import, and few streams have maps
-
-        if self._duckdb is None:
-            self._duckdb = duckdb.connect(config={"threads": 1, "autoload_known_extensions": False})
-        self._duckdb.register("events", pa.table({"event": frames.values().view(pa.string())}))
         try:
-            rows = self._duckdb.sql(
+            rows = self._session.query(
                 "SELECT coalesce(json_keys(value), []) AS keys, "
                 "CAST(coalesce(json_extract(value, '$.*'), []) AS VARCHAR[]) AS texts "
-                f"FROM (SELECT json_extract(event, {self._pointer}) AS value FROM events)"
-            ).to_arrow_table()
+                f"FROM (SELECT json_extract(event, {self._pointer}) AS value FROM events)",
+                events=pa.table({"event": frames.values().view(pa.string())}),
+            )
         except duckdb.Error:
             return None
         keys, texts = (rows.column(name).combine_chunks() for name in ("keys", "texts"))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
 from headrace.define.model import Field
+from headrace.engine.duckdb_session import DuckdbSession
 from headrace.parse.frames import Frames, frame_lines
 from headrace.parse.json_text import Text, json_lines, line_bytes, quote
 
@@ -50,11 +51,9 @@ def _bare(cells: Text, pattern: str, *, lower: bool = False) -> Text:
 
 def _nested(cells: Text) -> Text:
     """JSON in a cell, if it is valid: other text could add fields to the row."""
-    import duckdb  # takes 0.1 s to import, and few streams have nested fields
-
-    with duckdb.connect() as connection:
-        connection.register("cells", pa.table({"cell": cells}))
-        valid = connection.sql("SELECT json_valid(cell) AS valid FROM cells").to_arrow_table().column("valid")
+    valid = (
+        DuckdbSession().query("SELECT json_valid(cell) AS valid FROM cells", cells=pa.table({"cell": cells})).column(0)
+    )
     # A line break between tokens would end the line.
     flat = pc.replace_substring_regex(cells, r"[\r\n]", " ")
     return pc.if_else(valid.combine_chunks(), flat, quote(cells))

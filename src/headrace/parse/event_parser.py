@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.define.kafka_record import KEY
 from headrace.define.kafka_source import read_delimiter
 from headrace.define.model import CSV, TEXT, Field, Stream
-from headrace.engine.computed_fields import Computing
+from headrace.engine.duckdb_session import Computing
 from headrace.engine.value_bounds import LONGEST_KEY
 from headrace.parse.csv_rows import RowReader
 from headrace.parse.frames import Frames

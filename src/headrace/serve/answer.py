@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.format import iso
 from headrace.language.token_cursor import parse_type
+from headrace.lazy import pa
 from headrace.serve.json_values import decoder, encoder
-from headrace.types import Type
+from headrace.types import Type, arrow_type
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headrace.aggregate import Value
 
 
@@ -91,11 +90,6 @@ class Answer:
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
-        # They load Arrow, which takes 0.1 s, and only this method needs it.
-        import pyarrow as pa
-
-        from headrace.types import arrow_type
-
         items = list(zip(*self.values, strict=True)) or [()] * len(self.columns)
         arrays = [pa.array(item, arrow_type(of)) for item, (_, of) in zip(items, self.columns, strict=True)]
         return pa.table(arrays, names=[name for name, _ in self.columns])

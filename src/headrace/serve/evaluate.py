@@ -14,9 +14,11 @@ from headrace.aggregate import Value
 from headrace.aggregate.udaf import UserAggregate
 from headrace.errors import HeadraceError, NotReadyError, QuestionError, QuestionLimitError, unknown
 from headrace.format import EPOCH
+from headrace.lazy import pa
 from headrace.serve.answer import Answer
 from headrace.serve.freshness import Fresh, stream_states
 from headrace.serve.present import next_cursor, present, result_columns
+from headrace.serve.present_columns import present_columns, select_rows, take_rows
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.question_times import iso_ms
 from headrace.serve.read_plan import ReadPlan, plan
@@ -132,11 +134,6 @@ def _read_shaped(
         _refuse_many(version, len(rows))
         kept = shaping.select(present(version, read_plan, rows).values)
         return [rows[at] for at in kept[first:last]], max(len(kept) - last, 0)
-    # These load Arrow: an answer of a few rows does without it.
-    import pyarrow as pa
-
-    from headrace.serve.present_columns import present_columns, select_rows, take_rows
-
     with closing(snapshot.pieces(version, read_plan.selection(MOST_SHAPED + 1), ordered=True)) as pieces:
         table = pa.Table.from_batches(_bounded(pieces, version), pieces.schema)
     _refuse_many(version, len(table))
@@ -160,9 +157,6 @@ def _read_filtered(
         if len(rows) <= limit:
             return kept, 0
         read_plan = replace(read_plan, after=rows[-1][: 1 + len(read_plan.by)])
-    # These load Arrow: an answer of a few rows does without it.
-    from headrace.serve.present_columns import present_columns, select_rows, take_rows
-
     with closing(snapshot.pieces(version, read_plan.selection(None), ordered=True)) as pieces:
         for piece in pieces:
             presented = present_columns(version, read_plan, piece, shaping.decisive)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from functools import cache
 from itertools import repeat
-from typing import Any
-
-import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any, TypeAlias
 
 from headrace.aggregate import Aggregate
+from headrace.duckdb_connections import open_duckdb
+from headrace.lazy import duckdb, pa, pc
 from headrace.serve.present import START, window_columns
 from headrace.serve.read_plan import ReadPlan
 from headrace.serve.shaping import Computed, Shaping
@@ -20,7 +18,7 @@ from headrace.store.partial_columns import COUNTED
 from headrace.store.version import Version
 from headrace.types import BOOLEAN, TIMESTAMP, Type, arrow_type
 
-Arrays = Sequence[pa.Array]
+Arrays: TypeAlias = "Sequence[pa.Array]"
 FEW = 500  # rows that Python computes in less time than DuckDB plans a query
 PRESENTED = "_presented"  # the table that DuckDB computes expressions over
 
@@ -82,7 +80,6 @@ def select_rows(shaping: Shaping, piece: pa.RecordBatch) -> list[int]:
     columns = None
     if len(piece) > FEW and all(each.sql for each in computed):
         with _database().cursor() as connection:
-            connection.execute("SET TimeZone = 'UTC'").fetchall()
             columns = _by_duckdb(shaping, computed, piece, connection)
     if columns is None:
         return shaping.select(_rows(piece, shaping.decisive))
@@ -98,7 +95,7 @@ def select_rows(shaping: Shaping, piece: pa.RecordBatch) -> list[int]:
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
     """An empty one that all answers share: opening one takes longer than most answers."""
-    return duckdb.connect(":memory:", config={"threads": "1"})
+    return open_duckdb()
 
 
 def take_rows(piece: pa.RecordBatch, places: Sequence[int]) -> list[tuple[Any, ...]]:

@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.query_rules import QueryError, check, clarify, rewrite, select_columns
+from headrace.duckdb_connections import open_duckdb
 from headrace.errors import did_you_mean
 from headrace.serve.sql.as_of_queries import extract_as_of, quoted
 from headrace.serve.sql.child_wire import END, FORGET, JSON, RUN, SCHEMA, BrokenFrameError, Wire
@@ -73,7 +74,7 @@ LARGEST_FRAME = 1 << 30
 ROWS_AT_ONCE = 2_048
 BEGINNINGS = ("SELECT", "WITH", "FROM", "VALUES")  # first words of queries
 COUNTING_S = 0.2  # time limit for counting rows that are not sent
-SANDBOX = {
+SANDBOX: dict[str, Any] = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
@@ -128,8 +129,7 @@ def _serve(wire: Wire, connection: duckdb.DuckDBPyConnection, request: dict[str,
 def _open_database() -> duckdb.DuckDBPyConnection:
     """An empty database in memory; a first query has loaded what DuckDB and Arrow load lazily."""
     threads = max(1, (os.cpu_count() or 1) // 2)
-    connection = duckdb.connect(":memory:", config={"threads": str(threads), **SANDBOX})
-    connection.execute("SET TimeZone = 'UTC'").fetchall()
+    connection = open_duckdb(threads=threads, **SANDBOX)
     connection.execute(
         "CREATE TABLE warm AS SELECT now() AS moment, 'x' AS text, 1.5::DECIMAL(38,0) AS number"
     ).fetchall()

@@ -12,13 +12,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import ARROW, SPECIAL
 
 from headrace.aggregate import REGISTRY, Aggregate, Partial
 from headrace.define.fingerprint import aggregate_id, from_json, to_json
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.define.query_rules import COUNTS, PERCENTILE, SKETCH, SUFFIX, QueryError
+from headrace.duckdb_connections import add_function
 from headrace.serve.present_columns import order_column, present_columns, shape_columns
 from headrace.serve.question import Question
 from headrace.serve.read_plan import ReadPlan, plan
@@ -37,11 +37,9 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
     # DuckDB would read annotations, some of which only type checkers can resolve: so it gets functions without any.
     for name, aggregate in COUNTS.items():
         count = _counting(aggregate)
-        of: Any = f"{_type(aggregate)}[]"
-        connection.create_function(name, _plain(count), [of], "BIGINT", type=ARROW, null_handling=SPECIAL)
+        add_function(connection, name, _plain(count), [f"{_type(aggregate)}[]"], "BIGINT", of_null=True)
     percentile: Any = lambda lists, shares: _percentile(lists, shares)  # noqa: E731 - as above
-    takes: list[Any] = ["BLOB[]", "DOUBLE"]
-    connection.create_function(PERCENTILE, percentile, takes, "DOUBLE", type=ARROW, null_handling=SPECIAL)
+    add_function(connection, PERCENTILE, percentile, ["BLOB[]", "DOUBLE"], "DOUBLE", of_null=True)
 
 
 def _plain(run: Callable[[pa.Array], pa.Array]) -> Any:

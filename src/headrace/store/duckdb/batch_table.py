@@ -16,6 +16,7 @@ import orjson
 
 from headrace.define.model import View
 from headrace.disk import disk_full, is_disk_full, remove, sync
+from headrace.duckdb_connections import open_duckdb
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
@@ -30,7 +31,6 @@ FORMAT = 1  # of a batch table's file
 UNFINISHED = ".making"  # suffix of the name of a file that is not yet in place
 HEADER_BYTES = 3 * 4096  # of a DuckDB file, before its blocks
 MEMORY_MB = 512
-SETTINGS = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def check_batch_table(
     if not path.is_file():
         return f"batch table '{path}' is missing"
     try:
-        with closing(duckdb.connect(str(path), read_only=True, config={**SETTINGS, "threads": "1"})) as connection:
+        with closing(open_duckdb(path, read_only=True)) as connection:
             about = orjson.loads(run(connection, "SELECT said FROM about")[0][0])
             ((counted,),) = run(connection, f"SELECT count(*) FROM {PANES}")
             ((block, blocks),) = run(connection, "SELECT block_size, total_blocks FROM pragma_database_size()")
@@ -138,9 +138,7 @@ def check_batch_table(
 
 def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
     """A database in memory; what is too much for it goes to the folder `spill`."""
-    bounds = {"threads": str(threads), "memory_limit": f"{memory_mb}MB", "temp_directory": str(spill)}
-    connection = duckdb.connect(":memory:", config={**SETTINGS, **bounds})
-    run(connection, "SET TimeZone = 'UTC'")
+    connection = open_duckdb(threads=threads, memory=f"{memory_mb}MB", spill=spill)
     register_functions(connection)
     return connection
 

@@ -11,12 +11,14 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from headrace.disk import disk_full, is_disk_full, refuse_newer
+from headrace.duckdb_connections import open_duckdb
 from headrace.errors import (
     CorruptionError,
     FencedError,
@@ -32,13 +34,6 @@ from headrace.store.time_limit import interruptible
 from headrace.store.version import VersionId
 
 FORMAT = 6  # of the file and of the batch tables that it speaks of; a newer one is refused
-SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "threads": "1",
-    "memory_limit": "1GB",
-    "checkpoint_threshold": "64MB",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-}
 TABLES = (
     """CREATE TABLE IF NOT EXISTS versions (
   view VARCHAR NOT NULL, number BIGINT NOT NULL, definition VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
@@ -76,6 +71,9 @@ class OutdatedError(CorruptionError):
     """The file was written by an older Headrace. Nothing in it is needed: the lake has it all."""
 
 
+_open = partial(open_duckdb, memory="1GB", checkpoint_threshold="64MB")  # files are shared by equal settings only
+
+
 class Database:
     """One file, opened by `fence`, and the batch tables; used by any number of threads, one of which may write."""
 
@@ -100,7 +98,6 @@ class Database:
         self._released: list[tuple[int, str]] = []  # files to go, with the last turn that may read them
         self._root = _connect(self.path, self.read_only)  # runs nothing but set-up: others are made from it
         try:
-            run(self._root, "SET GLOBAL TimeZone = 'UTC'")
             # The rows of a key are spread over a speed table, and for each of them DuckDB would decompress 2,048
             # strings: a lookup in 200,000 rows then takes 4.0 ms instead of 1.5, for a file that is 13 % smaller.
             # As an option of the connection it has no effect.
@@ -279,7 +276,7 @@ def literal(text: object) -> str:
 def read_whole(path: Path) -> str | None:
     """Read every block of a batch table's file: what is wrong with it, by DuckDB's checksums; None if nothing is."""
     try:
-        with closing(duckdb.connect(str(path), read_only=True, config=SETTINGS)) as connection:
+        with closing(_open(path, read_only=True)) as connection:
             tables = run(connection, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
             for (table,) in tables:
                 run(connection, f'SELECT bit_xor(hash(t)) FROM "{table}" AS t')
@@ -318,7 +315,7 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             f"store {path} does not exist", expected="a file that `headrace up` made", fix="run `headrace up` first"
         )
     try:
-        return duckdb.connect(str(path), read_only=read_only, config=SETTINGS)
+        return _open(path, read_only=read_only)
     except duckdb.Error as error:
         if is_disk_full(error):
             raise disk_full("views cannot be opened", path) from error

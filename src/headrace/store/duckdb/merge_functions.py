@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import duckdb
-from duckdb.func import ARROW
 
 from headrace.aggregate import REGISTRY, Merge
 from headrace.aggregate.kernels import binary, unchunked
 from headrace.aggregate.udaf import OWN
+from headrace.duckdb_connections import add_function
 from headrace.lazy import np, pa
 
 Functions: TypeAlias = Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]]  # by names: what registers them
@@ -19,8 +19,8 @@ Functions: TypeAlias = Mapping[str, Callable[[duckdb.DuckDBPyConnection], None]]
 def register_functions(connection: duckdb.DuckDBPyConnection) -> None:
     """Give every connection of this database `<merge>_union(a, b)` and `<merge>_fold(list)`."""
     for merge in {OWN, *(merge for aggregate in REGISTRY.values() for merge in aggregate.functions)}:
-        connection.create_function(f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB", type=ARROW)
-        connection.create_function(f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB", type=ARROW)
+        add_function(connection, f"{merge.name}_union", _pairwise(merge), ["BLOB", "BLOB"], "BLOB")
+        add_function(connection, f"{merge.name}_fold", _folding(merge), ["BLOB[]"], "BLOB")
 
 
 def _pairwise(merge: Merge) -> Callable[[pa.Array, pa.Array], pa.Array]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aggregate import Value
 from headrace.define.model import View
+from headrace.lazy import np, pa, pc
 from headrace.store.key_ids import key_id_of
 from headrace.store.partial_columns import partials_of
 from headrace.store.selection import Selection
@@ -27,9 +28,6 @@ from headrace.store.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
-    import pyarrow as pa
 
 ROWS_A_LOOKUP = 4_000  # reading so many rows takes about as long as one lookup
 FIRST_LOOKUPS = 8  # before it is known how many rows a version has
@@ -48,8 +46,6 @@ class CachedRows:
     """Rows of one version, in the order of their key ids and panes."""
 
     def __init__(self, names: list[str], halves: np.ndarray, rows: pa.Table) -> None:
-        import numpy as np  # takes 0.1 s to import: not for commands that look up a key
-
         self._names = names
         panes = rows.column(0).to_numpy()
         order = np.lexsort((panes, halves[:, 1], halves[:, 0]))
@@ -63,8 +59,6 @@ class CachedRows:
     @classmethod
     def read(cls, view: View, rows: pa.Table) -> CachedRows:
         """Build the cache from rows whose first column is the key id, 16 bytes without NULL."""
-        import numpy as np  # as above
-
         # The ids are hashes: half of one is hardly ever shared.
         halves = np.frombuffer(_values(rows.column(0)), dtype=">u8").reshape(-1, 2).astype("u8")
         return cls([key.name for key in view.keys], halves, rows.drop_columns(rows.column_names[0]))
@@ -74,10 +68,6 @@ class CachedRows:
 
     def join(self, other: CachedRows) -> CachedRows:
         """The rows of both."""
-        # As above.
-        import numpy as np
-        import pyarrow as pa
-
         halves = np.concatenate([self._halves, other._halves])
         return CachedRows(self._names, halves, pa.concat_tables([self._rows, other._rows]))
 
@@ -93,10 +83,6 @@ class CachedRows:
 
     def scan(self, selection: Selection, most: int) -> list[Row] | None:
         """The rows with these values of some of the keys; None if they are more."""
-        # As above.
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         try:
             masks = [
                 reduce(pc.and_kleene, (self._equal(name, value) for name, value in values.items()))
@@ -113,10 +99,6 @@ class CachedRows:
         return [row for row in tuples if (first is None or row[0] >= first) and (last is None or row[0] < last)]
 
     def _equal(self, name: str, value: Value) -> pa.ChunkedArray:
-        # As above.
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         column = self._rows.column(1 + self._names.index(name))
         return pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
 
@@ -144,8 +126,6 @@ class _Column:
 
     @classmethod
     def of(cls, array: pa.Array) -> _Column:
-        import pyarrow as pa  # as above
-
         if pa.types.is_decimal(array.type) and array.type.scale == 0 and not array.null_count:
             with suppress(pa.ArrowInvalid):  # they have more than 64 bits
                 return cls(array.cast(pa.int64()), True)

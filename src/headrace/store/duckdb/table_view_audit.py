@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 
 from headrace.define.model import View
+from headrace.engine.duckdb_session import register_function
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.time_functions import register as register_times
 from headrace.errors import UnavailableError
@@ -25,7 +26,6 @@ from headrace.store.duckdb.stored_rows import present_rows
 from headrace.store.duckdb.table_sql import row_columns
 from headrace.store.duckdb.table_view_cells import fold_rows, functions_of, is_made_of, read_rows
 from headrace.store.duckdb.version_rows import commits_text, gone
-from headrace.store.functions import register_function
 from headrace.store.partial_columns import EVENTS
 from headrace.store.store_contract import Comparison
 from headrace.store.version import Version

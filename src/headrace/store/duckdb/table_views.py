@@ -15,6 +15,7 @@ from functools import partial
 
 import duckdb
 
+from headrace.engine.duckdb_session import register_function
 from headrace.engine.time_functions import register as register_times
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
@@ -26,7 +27,6 @@ from headrace.store.duckdb.stored_rows import stage_changes, types_of
 from headrace.store.duckdb.table_sql import create_speed
 from headrace.store.duckdb.table_view_cells import drop_rows, fill, follow, functions_of, is_made_of
 from headrace.store.duckdb.version_rows import change, change_base, insert_version, now_us, position_text, read_versions
-from headrace.store.functions import register_function
 from headrace.store.store_contract import Partials, Step
 from headrace.store.version import Base, Version
 
