@@ -68,10 +68,10 @@ def _wait_for_lane(connection: Connection, view: str) -> None:
     deadline = time.monotonic() + MOST_S
     while time.monotonic() < deadline:
         versions = connection.versions(view)
-        if any(version["lane"] == "fused" for version in versions):
+        if any(version.lane == "fused" for version in versions):
             return
         time.sleep(0.2)
-    raise HeadraceError(f"view '{view}' is not computed by the fused lane", found=str(versions[0]["lane_reason"]))
+    raise HeadraceError(f"view '{view}' is not computed by the fused lane", found=str(versions[0].lane_reason))
 
 
 def _change(connection: Connection, number: int) -> float:

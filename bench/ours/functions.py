@@ -57,7 +57,7 @@ def _rate(tell: Tell, lane: str, fused: bool, warm: Files, file: Files, rounds: 
             time_files(server, warm)
             rates = [time_files(server, file).rate for _ in range(rounds)]
             with connect(str(folder)) as connection:
-                (lane_used,) = {version["lane"] for version in connection.versions("traffic")}
+                (lane_used,) = {version.lane for version in connection.versions("traffic")}
                 if lane_used != ("fused" if fused else "spark"):
                     raise HeadraceError(f"the view was computed by the lane '{lane_used}', not by the {lane}")
                 check_rows(connection, "traffic", [*warm.paths, *file.paths * rounds])

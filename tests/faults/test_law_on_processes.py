@@ -112,8 +112,8 @@ def test_twenty_views_of_a_server_that_dies(tmp_path: Path) -> None:
             life.post(server, 100)
             server.wait_for_token(life.token)
             for view in connection.views():
-                if view["version"] is not None:
-                    life.check(connection, view["name"], life.shapes[view["name"]])
+                if view.version is not None:
+                    life.check(connection, view.name, life.shapes[view.name])
             life.meddle(connection)
             life.post(server, 60)
             time.sleep(life.chance.uniform(0, 4))  # what it does when it dies is left to chance
@@ -122,7 +122,7 @@ def test_twenty_views_of_a_server_that_dies(tmp_path: Path) -> None:
     with connect(server.url) as connection:
         life.post(server, len(life.coming))
         server.wait_for_token(life.token)
-        wait_for(server, lambda: all(not v["building"] and v["version"] is not None for v in connection.views()))
+        wait_for(server, lambda: all(not v.building and v.version is not None for v in connection.views()))
         server.wait_for_token(life.token)
         for name in VIEWS:
             life.check(connection, name, life.shapes[name][-1:])
@@ -130,7 +130,7 @@ def test_twenty_views_of_a_server_that_dies(tmp_path: Path) -> None:
         wait_for(server, lambda: all(_all_by_batch(connection, name) for name in VIEWS))
         for name in VIEWS:
             life.check(connection, name, life.shapes[name][-1:])
-            assert all(audit["agreed"] for audit in connection.audits(name))
+            assert all(audit.agreed for audit in connection.audits(name))
     assert server.stop() == 0
 
 

@@ -164,7 +164,7 @@ def check_python(ws: hr.Connection) -> None:
     cursors = [event.cursor for event in ws.tail(ALL, last=10, follow=False)]
     after = list(ws.tail(ALL, cursors[1], follow=False))
     assert [event.cursor for event in after] == cursors[2:]
-    assert ws.versions(PAGES)[0]["version"] == 1
+    assert ws.versions(PAGES)[0].version == 1
 
 
 def check_commands(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import headrace
-from headrace.api.connect import Connection
+from headrace.api.connect import Connection, StreamDeadLetters
 from headrace.api.consumer import ReceivedBatch, ReceivedEvent, Subscription
+from headrace.api.declaration import Verb
 from headrace.api.objects import ConnectedStream, ConnectedView
 from headrace.deliver.event_page import StreamEvent
 from headrace.ingest.receiver import IngestReply, TokenState
@@ -19,6 +20,7 @@ from headrace.serve.sql.sql_answer import SqlAnswer
 
 CLASSES = (
     Connection,
+    StreamDeadLetters,
     ConnectedView,
     ConnectedStream,
     Answer,
@@ -32,6 +34,7 @@ CLASSES = (
     ReceivedBatch,
     ReceivedEvent,
 )
+_MODULE = re.compile(r"\b[a-z_]+\.(?=[A-Z])")  # before the name of a class
 INTRODUCTION = """\
 # Python
 
@@ -121,18 +124,24 @@ def python_reference() -> str:
 
 def members(of: type) -> list[tuple[str, Any]]:
     """The public methods and properties that a class itself defines, in their order."""
-    return [(name, value) for name, value in vars(of).items() if not name.startswith("_")]
+    return [(name, value) for name, value in vars(of).items() if not name.startswith("_") and name != "invoke"]
 
 
 def _member(name: str, value: Any) -> str:
     if isinstance(value, property):
         return f"\n**`{name}`**: {_text(value.__doc__)}\n"
+    if isinstance(value, Verb):
+        return _verb(name, value)
     return _function(name, value.__func__ if isinstance(value, classmethod) else value)
 
 
 def _function(name: str, value: Callable[..., Any]) -> str:
     signature = inspect.signature(value)
     parameters = [parameter for own, parameter in signature.parameters.items() if own not in ("self", "cls")]
+    return _described(name, parameters, signature.return_annotation, value.__doc__)
+
+
+def _described(name: str, parameters: list[inspect.Parameter], returns: str, doc: str | None) -> str:
     texts, has_star = [], False
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
@@ -141,7 +150,15 @@ def _function(name: str, value: Callable[..., Any]) -> str:
         has_star = has_star or bool(star)
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
         texts.append(f"{star}{parameter.name}: {parameter.annotation}{default}")
-    return f"\n**`{name}({', '.join(texts)}) -> {signature.return_annotation}`**\n\n{_text(value.__doc__)}\n"
+    signature = _MODULE.sub("", f"{name}({', '.join(texts)}) -> {returns}")
+    return f"\n**`{signature}`**\n\n{_text(doc)}\n"
+
+
+def _verb(name: str, verb: Verb[..., Any]) -> str:
+    """A method that is declared as a verb."""
+    parameters = list(inspect.signature(verb.request).parameters.values())
+    about = "".join(f"\n- `{field}`: {each.about}" for field, each in verb.parameters().items())
+    return _described(name, parameters, verb.reply.name, inspect.cleandoc(verb.text)) + (f"{about}\n" if about else "")
 
 
 def _fields(of: type) -> list[tuple[str, str, str]]:

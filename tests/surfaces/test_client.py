@@ -42,9 +42,9 @@ def test_a_folder_with_a_server_is_used_through_it(served: Served) -> None:
         assert connection.send("visits", visit(at=datetime(2026, 3, 1, tzinfo=UTC), bytes=Decimal(5))).accepted == 0
         assert connection.send("visits", b'{"visitor":"a","at":"2026-03-01T12:00:00Z"}\n').accepted == 1
         assert connection.wait(reply.token, 0.1).complete is False
-        assert connection.status()["url"] == served.url
-        assert connection.streams()[0]["name"] == "visits"
-        assert connection.views()[0]["name"] == "traffic"
+        assert connection.status().url == served.url
+        assert connection.streams()[0].name == "visits"
+        assert connection.views()[0].name == "traffic"
         assert connection.plan().empty
 
 
@@ -74,7 +74,7 @@ def test_a_folder_without_a_server_is_used_directly(applied: Path) -> None:
     with connect(applied) as connection:
         assert connection.url is None
         assert connection.send("visits", [visit()]).accepted == 1
-        assert connection.status()["state"] == "stopped"
+        assert connection.status().state == "stopped"
         with pytest.raises(NotReadyError, match="no server is running"):
             connection.wait("visits.1")
         with pytest.raises(NotReadyError, match="has never been computed"):
@@ -124,11 +124,11 @@ def test_a_token_is_sent(applied: Path, serve: Callable[..., Served], monkeypatc
     with connect(served.url) as connection, pytest.raises(UnauthorizedError):
         connection.status()
     with connect(served.url, token="secret") as connection:
-        assert connection.status()["state"] == "starting"
+        assert connection.status().state == "starting"
     monkeypatch.setenv("HEADRACE_TOKEN", "secret")
     for target in (served.url, applied):
         with connect(target) as connection:
-            assert connection.status()["state"] == "starting"
+            assert connection.status().state == "starting"
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def check(headrace: Callable[..., Ran], folder: Path) -> None:
 
     with connect(folder) as connection:
         letters = connection.dead_letters("visits")
-        assert letters.page(limit=2) == page
-        assert letters.reasons() == reasons
-        assert letters.show(row["position"]) == row
+        assert letters.page(limit=2).as_dict() == page
+        assert [each.as_dict() for each in letters.reasons()] == reasons
+        assert letters.show(row["position"]).as_dict() == row
 
 
 def test_directly_from_the_folder(dead_letter_folder: Path, headrace: Callable[..., Ran]) -> None:

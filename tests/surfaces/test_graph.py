@@ -49,7 +49,7 @@ def test_the_graph_by_http_and_python(shop: Served) -> None:
     assert (nodes["traffic"]["rows"], nodes["traffic"]["freshness_ms"]) == (4, 0)
     assert nodes["visits"]["events_per_second"] == 0
     with connect(shop.url) as connection:
-        assert [node["name"] for node in connection.graph()["nodes"]] == list(nodes)
+        assert [node.name for node in connection.graph().nodes] == list(nodes)
 
 
 def test_the_tree_of_the_command(folder_with_more: Path, headrace: Callable[..., Ran], tmp_path: Path) -> None:

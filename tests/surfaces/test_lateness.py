@@ -44,11 +44,11 @@ def test_http_and_python_report_lateness(shop: Served) -> None:
     assert view["on_time"] + view["corrections"] == view["batch_events"] + view["speed_events"]
     folder = shop.runtime.workspace.folder
     with connect(shop.url) as connection:
-        assert connection.status()["streams"][0]["lateness"] == lateness
+        assert connection.status().as_dict()["streams"][0]["lateness"] == lateness
     shop.stop()
     with connect(folder) as connection:
-        assert connection.status()["streams"][0]["lateness"] == lateness
-        assert connection.views()[0]["corrections"] == 2
+        assert connection.status().as_dict()["streams"][0]["lateness"] == lateness
+        assert connection.views()[0].corrections == 2
 
 
 def test_rows_add_up_to_the_view(shop: Served) -> None:

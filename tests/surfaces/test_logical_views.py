@@ -89,7 +89,7 @@ def test_types_windows_and_settled_pass_through(shop: Served) -> None:
 
 def test_the_declared_columns_are_those_of_answers(shop: Served) -> None:
     with connect(shop.url) as connection:
-        declared = {view["name"]: view["columns"] for view in connection.logical_views()}
+        declared = {view.name: view.as_dict()["columns"] for view in connection.logical_views()}
         for name in ("everything", "top_pages", "totals", "shares"):
             columns = [{"name": column, "type": str(of)} for column, of in connection.ask(name).columns]
             assert columns == declared[name]

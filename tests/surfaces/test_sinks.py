@@ -70,7 +70,7 @@ def test_a_running_server(with_sinks: Path, serve: Callable[..., Served], headra
     assert headrace("sinks", "pause", "to_files", "--json", "-w", with_sinks).json[0]["state"] == "paused"
     assert "hook" in headrace("status", "-w", with_sinks).out
     with hr.connect(with_sinks) as workspace:
-        assert [sink["name"] for sink in workspace.sinks()] == ["hook", "to_files"]
+        assert [sink.name for sink in workspace.sinks()] == ["hook", "to_files"]
     page = served.http.get("/").text
     metrics = served.http.get("/metrics").text
     assert '<h2 id="sinks">Sinks</h2>' in page

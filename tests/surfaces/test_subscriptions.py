@@ -270,7 +270,7 @@ def test_subscriptions_in_python(served: Served) -> None:
                     break
         assert received == [0, 1, 2, 3, 4]
         (status,) = ws.subscriptions()
-        assert (status["acknowledged"], status["lag"], status["redelivered"]) == (5, 1, 0)
+        assert (status.acknowledged, status.lag, status.redelivered) == (5, 1, 0)
         with ws.subscribe("visits", name="billing") as billing:  # type: ignore[attr-defined]
             (batch,) = [next(billing.batches())]
             assert [each["bytes"] for each in batch] == [5]

@@ -248,7 +248,7 @@ def test_a_view_added_to_a_running_server_has_the_whole_history(up: Up, headrace
     result = headrace("apply", "--yes", "-w", up.folder)
     assert result.code == 0, result.err
     with connect(up.folder) as connection:
-        wait_until(lambda: {view["name"]: view["version"] for view in connection.views()}["by_status"] is not None)
+        wait_until(lambda: {view.name: view.version for view in connection.views()}["by_status"] is not None)
         rows = connection.ask("by_status").rows()
     assert {row["status"]: row["n"] for row in rows} == {200: 4, 304: 1, 500: 1}
     assert headrace("ask", "by_status", "-w", up.folder).out.splitlines()[0].split() == ["status", "n"]
@@ -280,7 +280,7 @@ def test_a_field_added_to_a_running_server_has_the_whole_history(up: Up, headrac
 
         wait_until(lambda: counts() == expected, details=counts)
         (stream,) = connection.streams()
-        assert [field["name"] for field in stream["fields"]][1] == "country"
+        assert [field.name for field in stream.fields][1] == "country"
 
 
 def _rows(connection: Connection, view: str) -> list[dict[str, Any]]:

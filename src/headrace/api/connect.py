@@ -10,32 +10,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+from headrace.api.declaration import P, R, Verb
 from headrace.api.paging import read_whole
-from headrace.api.refusals import needs_server
-from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT
+from headrace.api.verb_requests import LETTERS
+from headrace.api.verbs import Backend, Verbs, needs_server
+from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT, SubscriptionStatus
 from headrace.errors import HeadraceError, InUseError
 from headrace.ingest.formats.format_detection import ANY, FileLayout
+from headrace.lazy import later
 from headrace.serve.question import Keys, Question
+from headrace.server.status import StreamStatus, ViewStatus
 from headrace.workspace.lease_holder import live_holder
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from headrace.api.event_sender import EventSender
-    from headrace.api.objects import ConnectedStream, ConnectedTable, ConnectedView
-    from headrace.api.remote import RemoteWorkspace
-    from headrace.api.remote_dead_letters import DeadLetterVerbs
-    from headrace.api.verbs import Backend, Verbs
-    from headrace.deliver.change_question import ChangeQuestion
-    from headrace.deliver.event_page import StreamEvent
+    from headrace.api import consumer, event_sender, local, objects, remote
+    from headrace.deliver import change_question, event_page
+    from headrace.ingest import sending as file_sending
     from headrace.ingest.generator import Generated
     from headrace.ingest.receiver import IngestReply, TokenState
-    from headrace.ingest.sending import Sending, SendProgress, SendReply
-    from headrace.plan.planned_change import Plan
+    from headrace.lake.dead_letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
+    from headrace.serve import explanation
     from headrace.serve.answer import Answer
     from headrace.serve.change_batch import ViewChange
-    from headrace.serve.explanation import CellQuestion, Explanation
     from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
     from headrace.spark.jobs import Job
+else:  # what some commands do without
+    consumer, event_sender = later("headrace.api.consumer"), later("headrace.api.event_sender")
+    local, remote = later("headrace.api.local"), later("headrace.api.remote")
+    objects, file_sending = later("headrace.api.objects"), later("headrace.ingest.sending")
+    change_question, event_page = later("headrace.deliver.change_question"), later("headrace.deliver.event_page")
+    explanation = later("headrace.serve.explanation")
 
 Table: TypeAlias = Any  # a pandas DataFrame, an Arrow table, or another object that exports Arrow streams
 Events: TypeAlias = Mapping[str, Any] | Iterable[Mapping[str, Any]] | Table | bytes | Path
@@ -60,8 +65,12 @@ class Connection:
 
     @property
     def verbs(self) -> Verbs:
-        """The same as typed values, such as `verbs.status().streams[0].events`; the methods below give dicts."""
+        """All verbs of the workspace, as values, such as `verbs.alerts()[0].firing`."""
         return self._backend
+
+    def invoke(self, verb: Verb[P, R], /, *arguments: P.args, **options: P.kwargs) -> R:
+        """Answer a verb of `Verbs`."""
+        return self._backend.invoke(verb, *arguments, **options)
 
     def on_wait(self, callback: Callable[[HeadraceError, float], None]) -> None:
         """Set a function to call on each wait: for a server that is starting or busy, or for another process."""
@@ -92,12 +101,29 @@ class Connection:
 
         Returns all rows unless a limit is given; `next_cursor` then continues after the last row.
         """
-        past, rows = (version_as_of, timestamp_as_of), (settled_only, corrections)
-        more = (having, order_by, zone, cumulate)
-        question = Question.of(view, key, by, start, end, window, every, limit, cursor, *past, order, *rows, *more)
+        question = Question.of(
+            view,
+            key,
+            by=by,
+            start=start,
+            end=end,
+            window=window,
+            every=every,
+            limit=limit,
+            cursor=cursor,
+            version_as_of=version_as_of,
+            timestamp_as_of=timestamp_as_of,
+            order=order,
+            settled_only=settled_only,
+            corrections=corrections,
+            having=having,
+            order_by=order_by,
+            zone=zone,
+            cumulate=cumulate,
+        )
         return self.whole(question) if limit is None else self.answer(question)
 
-    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
+    def changes(self, question: change_question.ChangeQuestion) -> Generator[ViewChange, None, None]:
         """The changes of a view, as `subscribe` gives them, for a ChangeQuestion."""
         if self.url is None:  # a server may have been started meanwhile
             self._change_to_server()
@@ -132,13 +158,11 @@ class Connection:
         limit: int | None = None,
         cursor: int | None = None,
         zone: str | None = None,
-    ) -> Explanation:
+    ) -> explanation.Explanation:
         """The events behind one cell of a view; `CellQuestion` describes the parameters."""
-        from headrace.serve.explanation import CellQuestion  # when used, so that commands start quickly
+        return self.explained(explanation.CellQuestion.of(view, key, at, window, every, limit, cursor, zone))
 
-        return self.explained(CellQuestion.of(view, key, at, window, every, limit, cursor, zone))
-
-    def explained(self, question: CellQuestion, job: Job | None = None) -> Explanation:
+    def explained(self, question: explanation.CellQuestion, job: Job | None = None) -> explanation.Explanation:
         """The same for a CellQuestion; the job reports progress when no server is running."""
         return self._backend.explain(question, job)
 
@@ -165,11 +189,11 @@ class Connection:
         self,
         stream: str,
         paths: Iterable[Path],
-        progress: SendProgress | None = None,
+        progress: file_sending.SendProgress | None = None,
         layout: FileLayout = ANY,
         *,
         again: bool = False,
-    ) -> SendReply:
+    ) -> file_sending.SendReply:
         """Send files and folders; of each file, only what was not sent before. The token covers all of them."""
         return self._sender(progress).files(stream, paths, progress, layout, again=again)
 
@@ -183,21 +207,24 @@ class Connection:
         fields: Mapping[str, str] | None = None,
         start: str | None = None,
         again: bool = False,
-    ) -> SendReply:
+    ) -> file_sending.SendReply:
         """Send generated events. The same seed gives the same events; events that were sent before are not sent again.
 
         `fields` has rules such as `{"page": "zipf(50)"}`; `rate` is the number of events per second of event time,
         from `start` on, which is a time or `"now"`.
         """
-        from headrace.ingest.sending import send_all  # loads Arrow
-
         sender, endless = self._sender(), threading.Event()
         generated = sender.generated(stream, events, seed, rate, fields or {}, start, endless, at_once=True)
-        return send_all(sender.sending(stream, None, again=again, endless=False), [generated])
+        return file_sending.send_all(sender.sending(stream, None, again=again, endless=False), [generated])
 
     def sending(
-        self, stream: str, progress: SendProgress | None = None, *, again: bool = False, endless: bool = False
-    ) -> Sending:
+        self,
+        stream: str,
+        progress: file_sending.SendProgress | None = None,
+        *,
+        again: bool = False,
+        endless: bool = False,
+    ) -> file_sending.Sending:
         """Send several files step by step; events that cannot be parsed become dead letters.
 
         With `endless`, it waits for an unavailable server without a time limit, and recognizes renamed files.
@@ -208,13 +235,11 @@ class Connection:
         """Generated events for a stream, to be sent by `sending`; the options are those of `Sender.generated`."""
         return self._sender().generated(stream, **options)
 
-    def _sender(self, progress: SendProgress | None = None) -> EventSender:
-        from headrace.api.event_sender import EventSender  # loads Arrow, which most commands do not need
-
+    def _sender(self, progress: file_sending.SendProgress | None = None) -> event_sender.EventSender:
         if progress:
             self._backend.on_wait = progress.waits
         self._take_turn()
-        return EventSender(self._backend)
+        return event_sender.EventSender(self._backend)
 
     def _take_turn(self) -> None:
         """Become the writer; if a server has taken the workspace meanwhile, write through it."""
@@ -248,44 +273,13 @@ class Connection:
                 time.sleep(PAUSE_S)
         return self._backend.wait_token(token, timeout)
 
-    def plan(self) -> Plan:
-        """What `apply` would change."""
-        return self._backend.plan()
+    plan, apply = Verbs.plan, Verbs.apply
+    versions, rollback, refresh, audits = Verbs.versions, Verbs.rollback, Verbs.refresh, Verbs.audits
+    skip = Verbs.skip
 
-    def apply(self, expect: str | None = None) -> Plan:
-        """Apply the definitions folder; `expect` is the fingerprint of the plan to apply."""
-        return self._backend.apply(expect)
-
-    def dead_letters(self, stream: str) -> DeadLetterVerbs:
+    def dead_letters(self, stream: str) -> StreamDeadLetters:
         """The dead letters of a stream: `page()`, `reasons()`, `show(position)`, `replay()`."""
-        from headrace.api.remote_dead_letters import DeadLetterVerbs  # as above
-
-        return DeadLetterVerbs(self._backend.dead_letters(stream))
-
-    def versions(self, view: str) -> list[dict[str, Any]]:
-        """The versions of a view, newest first: state, progress, and changes from the version it replaced."""
-        return [version.as_dict() for version in self._backend.versions(view)]
-
-    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> dict[str, Any]:
-        """Skip events of a Kafka stream: continue at "earliest", "latest", a time or "0:42,1:300"."""
-        return self._backend.skip(stream, to, dry_run=dry_run).as_dict()
-
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> dict[str, Any]:
-        """Roll back to an earlier version (default: the previous one); `dry_run` only reports what it would do."""
-        return self._backend.rollback(view, to, dry_run=dry_run).as_dict()
-
-    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> dict[str, Any]:
-        """Start a refresh of a view; `full` rebuilds it from the whole log.
-
-        With `full`, `tables="now"` joins all stored events to the current tables, `"recorded"` to the recorded
-        versions, and `"missing"` to the recorded versions or, for missing keys, the current tables.
-        `versions` and `audits` show the progress and the result.
-        """
-        return self._backend.refresh(view, full=full, tables=tables).as_dict()
-
-    def audits(self, view: str) -> list[dict[str, Any]]:
-        """The audits of a view, newest first."""
-        return [audit.as_dict() for audit in self._backend.audits(view)]
+        return StreamDeadLetters(self._backend, stream)
 
     def tail(
         self,
@@ -296,17 +290,14 @@ class Connection:
         where: str | None = None,
         key: Mapping[str, Any] | None = None,
         follow: bool = True,
-    ) -> Iterator[StreamEvent]:
+    ) -> Iterator[event_page.StreamEvent]:
         """The events of a stream, in the order of the log, as they arrive.
 
         `start` is `"latest"` (default), `"earliest"`, the `cursor` of an event, or a time; `last` begins with this
         number of the last events instead. With `follow=False` it ends after the last existing event.
         """
-        from headrace.api.consumer import tail_events  # as above
-        from headrace.deliver.event_page import EventQuestion  # as above
-
-        question = EventQuestion(start=start, last=last, where=where, key=key)
-        return tail_events(self._backend, stream, question, follow=follow)
+        question = event_page.EventQuestion(start=start, last=last, where=where, key=key)
+        return consumer.tail_events(self._backend, stream, question, follow=follow)
 
     def subscribe(
         self,
@@ -337,80 +328,49 @@ class Connection:
         time after which events without `ack()` are delivered again (default 30 s). `limit` is the maximum number of
         events in a batch, `credit` the maximum number of unacknowledged events of this member.
         """
-        # As above.
-        from headrace.api.consumer import Subscription, kind_of
-        from headrace.deliver.change_question import ChangeQuestion
-
         if name is None:
-            if kind_of(self._backend, what) == "view":
-                return self.changes(ChangeQuestion.of(what, key, where, snapshot, settled_only, cursor))
+            if consumer.kind_of(self._backend, what) == "view":
+                return self.changes(change_question.ChangeQuestion.of(what, key, where, snapshot, settled_only, cursor))
             return self.tail(what, cursor or start, where=where, key=key)
         self._need_server()
-        kind = kind_of(self._backend, what)
+        kind = consumer.kind_of(self._backend, what)
         self._backend.create_subscription(
             name, **{kind: what}, guarantee=guarantee, where=where, key=key, start=start, timeout=timeout
         )
-        return Subscription(self._backend, name, limit=limit, credit=max(credit, limit))
+        return consumer.Subscription(self._backend, name, limit=limit, credit=max(credit, limit))
 
-    def subscriptions(self) -> list[dict[str, Any]]:
+    def subscriptions(self) -> list[SubscriptionStatus]:
         """The named subscriptions: terms, lag, events in flight, members."""
         self._need_server()
-        return [subscription.as_dict() for subscription in self._backend.subscriptions()]
+        return self._backend.subscriptions()
 
     def drop_subscription(self, name: str) -> None:
         """Drop a named subscription."""
         self._need_server()
         self._backend.drop_subscription(name)
 
-    def streams(self) -> list[dict[str, Any]]:
-        """All streams and their metrics."""
-        from headrace.api.objects import Listing, streams_html  # as above
+    def streams(self) -> list[StreamStatus]:
+        """All streams and their metrics; notebooks show them as a table."""
+        return objects.Listing(self._backend.streams(), objects.streams_html)
 
-        return Listing((stream.as_dict() for stream in self._backend.streams()), streams_html)
+    def views(self) -> list[ViewStatus]:
+        """All views with their versions and freshness; notebooks show them as a table."""
+        return objects.Listing(self._backend.views(), objects.views_html)
 
-    def views(self) -> list[dict[str, Any]]:
-        """All views with their versions and freshness."""
-        from headrace.api.objects import Listing, views_html  # as above
+    logical_views, tables, graph = Verbs.logical_views, Verbs.tables, Verbs.graph
+    sinks, status = Verbs.sinks, Verbs.status
 
-        return Listing((view.as_dict() for view in self._backend.views()), views_html)
-
-    def logical_views(self) -> list[dict[str, Any]]:
-        """All logical views: SQL, columns, what they read, freshness."""
-        return [view.as_dict() for view in self._backend.logical_views()]
-
-    def tables(self) -> list[dict[str, Any]]:
-        """All tables: primary key, columns, rows, version, freshness."""
-        return [table.as_dict() for table in self._backend.tables()]
-
-    def table(self, name: str) -> ConnectedTable:
+    def table(self, name: str) -> objects.ConnectedTable:
         """A table as an object: `upsert`, `delete`, `replace`, `ask`, `lookup`, `df`, `arrow`."""
-        from headrace.api.objects import ConnectedTable  # as above
+        return objects.ConnectedTable(self, name)
 
-        return ConnectedTable(self, name)
-
-    def graph(self) -> dict[str, Any]:
-        """The dependencies: all streams, tables, views, sinks and alerts, each with `reads`, rates and freshness."""
-        return self._backend.graph().as_dict()
-
-    def view(self, name: str) -> ConnectedView:
+    def view(self, name: str) -> objects.ConnectedView:
         """A view as an object: `ask`, `lookup`, `df`, `arrow`; notebooks show its state and newest rows."""
-        from headrace.api.objects import ConnectedView  # as above
+        return objects.ConnectedView(self, name)
 
-        return ConnectedView(self, name)
-
-    def stream(self, name: str) -> ConnectedStream:
+    def stream(self, name: str) -> objects.ConnectedStream:
         """A stream as an object: `send`, `status`; notebooks show its fields and the lateness of its events."""
-        from headrace.api.objects import ConnectedStream  # as above
-
-        return ConnectedStream(self, name)
-
-    def sinks(self) -> list[dict[str, Any]]:
-        """All sinks: source, connector, state, rows, errors, lag."""
-        return [status.as_dict() for status in self.verbs.sinks()]
-
-    def status(self) -> dict[str, Any]:
-        """State of the server, streams and views."""
-        return self._backend.status().as_dict()
+        return objects.ConnectedStream(self, name)
 
     def close(self) -> None:
         """Close the connection."""
@@ -423,27 +383,41 @@ class Connection:
         self.close()
 
 
+class StreamDeadLetters:
+    """The dead letters of a stream, or the rows that a derived stream or a view leaves out."""
+
+    def __init__(self, verbs: Verbs, stream: str) -> None:
+        self._verbs = verbs
+        self._stream = stream
+
+    def page(self, limit: int = LETTERS, cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
+        """A page of dead letters, newest first; `reason` filters by text."""
+        return self._verbs.dead_letters(self._stream, limit, cursor, reason)
+
+    def reasons(self) -> list[DeadLetterReason]:
+        """Number of dead letters per reason."""
+        return self._verbs.dead_letter_reasons(self._stream)
+
+    def show(self, position: int) -> DeadLetter:
+        """The complete dead letter at a position."""
+        return self._verbs.dead_letter(self._stream, position)
+
+    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
+        """Parse a batch of them again; the `cursor` of the reply continues."""
+        return self._verbs.replay(self._stream, cursor, dry_run=dry_run)
+
+
 def connect(target: str | Path | None = None, *, token: str | None = None) -> Connection:
     """Connect to a workspace folder (default: the current one) or a server URL; token defaults to HEADRACE_TOKEN."""
     text = str(target or ".")
     if text.startswith(("http://", "https://")):
-        return Connection(_remote(text, token or os.environ.get("HEADRACE_TOKEN")))
+        return Connection(remote.RemoteWorkspace(text, token or os.environ.get("HEADRACE_TOKEN")))
     workspace = Workspace.open(text)
 
-    def server() -> RemoteWorkspace | None:
+    def server() -> remote.RemoteWorkspace | None:
         holder = live_holder(workspace.lease_file)
         url = holder and holder.url
-        return _remote(url, token or workspace.settings.token, workspace) if url else None
+        token_of = token or workspace.settings.token
+        return remote.RemoteWorkspace(url, token_of, workspace=workspace) if url else None
 
-    running = server()
-    if running:
-        return Connection(running)
-    from headrace.api.local import LocalWorkspace  # not for a client of a server
-
-    return Connection(LocalWorkspace(workspace), server)
-
-
-def _remote(url: str, token: str | None, workspace: Workspace | None = None) -> RemoteWorkspace:
-    from headrace.api.remote import RemoteWorkspace  # not for a workspace without a server
-
-    return RemoteWorkspace(url, token, workspace=workspace)
+    return Connection(server() or local.LocalWorkspace(workspace), server)

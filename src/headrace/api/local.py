@@ -1,101 +1,118 @@
 """A workspace without a running server: reads from the store, writes to the journal; Spark only reads the lake.
 
-Each part is loaded by the first method that needs it, so that commands start quickly.
+Each part is loaded by the first verb that needs it, so that commands start quickly.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headrace.api.local_folder import WorkspaceFolder
-from headrace.api.refusals import DOWN, START_IT, WithoutServer
-from headrace.errors import HeadraceError, NotReadyError
+from headrace.api.declaration import Handlers, P, R, Verb
+from headrace.api.local_folder import DOWN, START_IT, WorkspaceFolder
+from headrace.api.verbs import Backend, Verbs, answer_letters, needs_server
+from headrace.errors import NotReadyError
+from headrace.lazy import later
 from headrace.server.composed_status import refuse_logical
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from headrace.api.local_events import LocalEvents
-    from headrace.api.local_planning import LocalPlanning
-    from headrace.api.local_questions import LocalQuestions
-    from headrace.api.local_status import LocalStatus
-    from headrace.api.local_writer import LocalWriter
+    from headrace.api import local_events, local_planning, local_questions, local_status, local_writer
+    from headrace.deliver.alerts import alert_condition, alert_state
     from headrace.deliver.change_question import ChangeQuestion
     from headrace.deliver.delivery_status import AlertStatus
-    from headrace.deliver.event_page import EventPage, EventQuestion
-    from headrace.deliver.failed_events import FailedCalls
-    from headrace.ingest.formats.format_detection import FileLayout
-    from headrace.ingest.receiver import IngestReply, SentStatus
-    from headrace.lake.dead_letter_pages import DeadLetters
-    from headrace.plan.planned_change import Plan, RollbackStep
-    from headrace.serve.answer import Answer
+    from headrace.ingest.receiver import TokenState
     from headrace.serve.change_batch import ViewChange
-    from headrace.serve.explanation import CellQuestion, Explanation
-    from headrace.serve.question import Question
-    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
-    from headrace.server.status import (
-        AuditStatus,
-        GraphStatus,
-        LogicalStatus,
-        RefreshStatus,
-        SinkStatus,
-        SkipStatus,
-        StreamDefinition,
-        StreamStatus,
-        TableStatus,
-        VersionStatus,
-        ViewStatus,
-        WorkspaceStatus,
-    )
-    from headrace.spark.jobs import Job
-    from headrace.transport.sent_files import FilePiece
-    from headrace.workspace.lease import Lease
+    from headrace.server import describe_stream
+else:
+    local_events, local_planning = later("headrace.api.local_events"), later("headrace.api.local_planning")
+    local_questions, local_status = later("headrace.api.local_questions"), later("headrace.api.local_status")
+    local_writer, describe_stream = later("headrace.api.local_writer"), later("headrace.server.describe_stream")
+    alert_condition = later("headrace.deliver.alerts.alert_condition")
+    alert_state = later("headrace.deliver.alerts.alert_state")
 
 
-class LocalWorkspace(WithoutServer):
-    """The reading methods of a server, and ingestion of events that it processes when it starts."""
-
-    url: None = None
+class LocalWorkspace(Backend):
+    """The reading verbs of a server, and ingestion of events that it processes when it starts."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._folder = WorkspaceFolder(workspace)
-        self.on_wait: Callable[[HeadraceError, float], None] | None = None  # called while another process writes
+        self._verbs = Handlers()
+        self._add_events(self._verbs)
+        self._add_states(self._verbs)
 
     def __repr__(self) -> str:
         return f"the folder {self._folder.workspace.folder.resolve()}, without a server"
 
+    def invoke(self, verb: Verb[P, R], /, *arguments: P.args, **options: P.kwargs) -> R:
+        """Answer a verb from the folder; those that need a server are refused."""
+        answer = self._verbs.find(verb)
+        if answer is None:
+            raise needs_server()
+        return answer(*arguments, **options)
+
+    def _add_events(self, verbs: Handlers) -> None:
+        """Events, questions and definitions."""
+        verbs.on(
+            Verbs.ingest,
+            lambda stream, body, *, layout, key, keep_bad, file=None: self._writer.intake(stream, self.on_wait).take(
+                body, layout=layout, key=key, keep_bad=keep_bad, file=file
+            ),
+        )
+        verbs.on(Verbs.sent, lambda stream, name, first: self._writer.intake(stream, self.on_wait).sent(name, first))
+        verbs.on(Verbs.wait_token, self._refuse_token)
+        verbs.on(Verbs.ask, lambda question, job=None: self._questions.ask(question, job))
+        verbs.on(Verbs.explain, lambda question, job=None: self._questions.explain(question, job))
+        verbs.on(Verbs.sql, lambda query, limit=None, job=None: self._questions.sql(query, limit, job))
+        verbs.on(Verbs.changes, self._refuse_changes)
+        verbs.on(Verbs.events, lambda stream, question, wait_s=0.0: self._events.read(stream, question, wait_s))
+        answer_letters(verbs, lambda stream: self._events.dead_letters(stream))
+        verbs.on(Verbs.plan, lambda: self._planning.plan())
+        verbs.on(Verbs.apply, lambda expect=None: self._planning.apply(expect, self.hold))
+
+    def _add_states(self, verbs: Handlers) -> None:
+        """The state of the workspace, as its last server left it."""
+        verbs.on(Verbs.stream, lambda name: describe_stream.describe_definition(self._writer.stream(name)))
+        verbs.on(Verbs.streams, lambda: self._state.streams())
+        verbs.on(Verbs.views, lambda: self._state.views())
+        verbs.on(Verbs.logical_views, lambda: self._state.logical_views())
+        verbs.on(Verbs.tables, lambda: self._state.tables())
+        verbs.on(Verbs.versions, lambda view: self._state.versions(view))
+        verbs.on(Verbs.audits, lambda view: self._state.audits(view))
+        verbs.on(Verbs.sinks, lambda: self._state.sinks())
+        verbs.on(Verbs.status, lambda: self._state.status())
+        verbs.on(Verbs.graph, lambda: self._state.graph())
+        verbs.on(Verbs.alerts, self._describe_alerts)
+        verbs.on(Verbs.silence, _refuse("alert '{}' cannot be silenced"))
+        verbs.on(Verbs.end_silence, _refuse("alert '{}' cannot be changed"))
+        verbs.on(Verbs.end_silences, _refuse("alert '{}' cannot be changed"))
+        for verb in (Verbs.pause_sink, Verbs.resume_sink, Verbs.retry_sink):
+            verbs.on(verb, _refuse("sink '{}' is not running"))
+        verbs.on(Verbs.rollback, _refuse("view '{}' cannot be rolled back", self._folder.store_of))
+        verbs.on(Verbs.refresh, _refuse("view '{}' cannot be refreshed", self._folder.store_of))
+        verbs.on(Verbs.skip, _refuse("stream '{}' cannot skip offsets", self._folder.stream))
+
     @cached_property
-    def _state(self) -> LocalStatus:
-        from headrace.api.local_status import LocalStatus  # only commands that use it load it
-
-        return LocalStatus(self._folder)
+    def _state(self) -> local_status.LocalStatus:
+        return local_status.LocalStatus(self._folder)
 
     @cached_property
-    def _questions(self) -> LocalQuestions:
-        from headrace.api.local_questions import LocalQuestions  # only commands that use it load it
-
-        return LocalQuestions(self._folder)
+    def _questions(self) -> local_questions.LocalQuestions:
+        return local_questions.LocalQuestions(self._folder)
 
     @cached_property
-    def _planning(self) -> LocalPlanning:
-        from headrace.api.local_planning import LocalPlanning  # only commands that use it load it
-
-        return LocalPlanning(self._folder)
+    def _planning(self) -> local_planning.LocalPlanning:
+        return local_planning.LocalPlanning(self._folder)
 
     @cached_property
-    def _events(self) -> LocalEvents:
-        from headrace.api.local_events import LocalEvents  # only commands that use it load it
-
-        return LocalEvents(self._folder, lambda name: self._writer.stream(name))
+    def _events(self) -> local_events.LocalEvents:
+        return local_events.LocalEvents(self._folder, lambda name: self._writer.stream(name))
 
     @cached_property
-    def _writer(self) -> LocalWriter:
-        from headrace.api.local_writer import LocalWriter  # only commands that use it load it
-
-        return LocalWriter(self._folder, self._apply_creates)
+    def _writer(self) -> local_writer.LocalWriter:
+        return local_writer.LocalWriter(self._folder, self._apply_creates)
 
     def close(self) -> None:
         """Release all resources, so that a server can start."""
@@ -104,29 +121,25 @@ class LocalWorkspace(WithoutServer):
         self.release()
         self._folder.close()
 
-    def hold(self) -> Lease:
-        """Take the lease, after other processes that write without a server; it is released by `release` or `close`."""
-        return self._writer.hold(self.on_wait)
+    def hold(self) -> None:
+        """Take the lease, after other processes that write without a server; `release` and `close` release it."""
+        self._writer.hold(self.on_wait)
 
     def release(self) -> None:
         """Let other processes write; the next write takes the lease again."""
         if "_writer" in vars(self):
             self._writer.release()
 
-    def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """Answer from the store as the server left it; AS OF from the lake, by a local Spark session."""
-        return self._questions.ask(question, job)
+    def _apply_creates(self) -> None:
+        if self.plan().only_creates:
+            self.apply()
 
-    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
-        """The events behind a cell, read from the lake by a local Spark session, which takes some seconds to start."""
-        return self._questions.explain(question, job)
+    def _describe_alerts(self) -> list[AlertStatus]:
+        now_us, alerts, folder = time.time_ns() // 1000, self._folder.catalog.alerts, self._folder.workspace.alerts
+        states = {name: alert_state.read_state(alert_state.state_file(folder, name)) for name in alerts}
+        return [alert_condition.describe(alert, states[name], now_us, DOWN, None) for name, alert in alerts.items()]
 
-    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
-        """Run a SELECT over the views as the server left them."""
-        return self._questions.sql(query, limit, job)
-
-    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
-        """Without a server no changes come."""
+    def _refuse_changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         refuse_logical(self._folder.catalog.logical, question.view, "changes")
         if question.view not in self._folder.catalog.views:
             raise self._folder.unknown_view(question.view)
@@ -135,116 +148,19 @@ class LocalWorkspace(WithoutServer):
             fix="`headrace up` starts it; `headrace ask` shows the rows that there are",
         )
 
-    def plan(self) -> Plan:
-        """The changes from the last applied definitions to the definitions folder."""
-        return self._planning.plan()
-
-    def apply(self, expect: str | None = None) -> Plan:
-        """Apply the definitions folder; the next `headrace up` runs them."""
-        return self._planning.apply(expect, self.hold)
-
-    def _apply_creates(self) -> None:
-        if self.plan().only_creates:
-            self.apply()
-
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
-        """Not possible without a server."""
-        self._folder.store_of(view)
-        raise NotReadyError(f"view '{view}' cannot be rolled back: {DOWN}", fix=START_IT)
-
-    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
-        """Not possible without a server."""
-        self._folder.stream(stream)
-        raise NotReadyError(f"stream '{stream}' cannot skip offsets: {DOWN}", fix=START_IT)
-
-    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
-        """Not possible without a server."""
-        self._folder.store_of(view)
-        raise NotReadyError(f"view '{view}' cannot be refreshed: {DOWN}", fix=START_IT)
-
-    def ingest(
-        self,
-        stream: str,
-        body: bytes | memoryview,
-        *,
-        layout: FileLayout,
-        key: str | None,
-        keep_bad: bool,
-        file: FilePiece | None = None,
-    ) -> Future[IngestReply]:
-        """Write to the journal; the events reach the views when the server runs."""
-        return self._writer.ingest(stream, self.on_wait).take(
-            body, layout=layout, key=key, keep_bad=keep_bad, file=file
+    def _refuse_token(self, token: str, timeout_s: float) -> TokenState:
+        raise NotReadyError(
+            "the events are accepted, but no server is running, so views do not have them yet",
+            fix="`headrace up` processes them; they need not be sent again",
         )
 
-    def sent(self, stream: str, name: str, first: str) -> SentStatus:
-        """How far a file was sent to a stream."""
-        return self._writer.ingest(stream, self.on_wait).sent(name, first)
 
-    def sent_on_disk(self, stream: str, name: str) -> None:
-        """None: there is no server that could be lost."""
+def _refuse(what: str, check: Callable[[str], object] = str) -> Callable[..., Any]:
+    """Return a function that refuses what only a server does, of something that has to be there."""
 
-    def give_up(self) -> None:
-        """Nothing to do: nothing is retried."""
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        name = next(iter((*arguments, *options.values())))
+        check(name)
+        raise NotReadyError(f"{what.format(name)}: {DOWN}", fix=START_IT)
 
-    def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:
-        """The dead letters of a stream; of a derived one or a view, the rows that it leaves out."""
-        return self._events.dead_letters(stream)
-
-    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
-        """The events that the lake has. Without a server no others come."""
-        return self._events.events(stream, question, wait_s)
-
-    def stream(self, name: str) -> StreamDefinition:
-        """The definition of a stream."""
-        from headrace.server.describe_stream import describe_definition  # only commands that use it load it
-
-        return describe_definition(self._writer.stream(name))
-
-    def streams(self) -> list[StreamStatus]:
-        """The streams, with numbers of the lake and the journal."""
-        return self._state.streams()
-
-    def views(self) -> list[ViewStatus]:
-        """The views with their serving versions."""
-        return self._state.views()
-
-    def tables(self) -> list[TableStatus]:
-        """The tables with their serving versions."""
-        return self._state.tables()
-
-    def logical_views(self) -> list[LogicalStatus]:
-        """The logical views."""
-        return self._state.logical_views()
-
-    def versions(self, view: str) -> list[VersionStatus]:
-        """The versions of a view as the server left them, newest first."""
-        return self._state.versions(view)
-
-    def audits(self, view: str) -> list[AuditStatus]:
-        """How the two layers of a view compared, newest first."""
-        return self._state.audits(view)
-
-    def alerts(self) -> list[AlertStatus]:
-        """All alerts as the server left them."""
-        from headrace.api.local_alerts import describe_alerts  # only commands that use it load it
-
-        return describe_alerts(self._folder)
-
-    def sinks(self) -> list[SinkStatus]:
-        """The sinks as the server left them."""
-        return self._state.sinks()
-
-    def graph(self) -> GraphStatus:
-        """What reads what; before the first apply, of the definitions folder."""
-        # Only commands that use them load them.
-        from headrace.define.definitions import graph_of
-        from headrace.server.composed_status import describe_graph
-
-        applied = self._folder.catalog
-        catalog = applied if len(applied) else self._folder.declared()
-        return describe_graph(graph_of(catalog), self.status(), self.tables())
-
-    def status(self) -> WorkspaceStatus:
-        """State of the workspace, streams, views and sinks."""
-        return self._state.status()
+    return refuse

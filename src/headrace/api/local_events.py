@@ -44,7 +44,7 @@ class LocalEvents:
         lakes = {base.name: (partial(_same, base), self._folder.lake(base)) for base in bases}
         return FailedCalls(stream, lakes, tables=self._changes, pinned=pinned, kind=kind)
 
-    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
+    def read(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
         """The events that the lake has. Without a server no others come."""
         definition = self._stream(stream)
         if definition.relation is None:

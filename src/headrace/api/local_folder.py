@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.store.store_contract import StoreReader
     from headrace.store.version import Version
 
+DOWN = "the server is not running"
+START_IT = "start `headrace up`, then try again"
+
 
 class WorkspaceFolder:
     """Finds streams, views, the store and lakes of a workspace by name; what does not exist is an error."""

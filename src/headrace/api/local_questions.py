@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.api.local_folder import WorkspaceFolder
-from headrace.api.refusals import DOWN
+from headrace.api.local_folder import DOWN, WorkspaceFolder
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer, question_limit
 from headrace.serve.freshness import Fresh

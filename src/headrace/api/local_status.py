@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.api.local_folder import WorkspaceFolder
-from headrace.api.refusals import DOWN
+from headrace.api.local_folder import DOWN, WorkspaceFolder
+from headrace.define.definitions import graph_of
 from headrace.define.model import Stream
 from headrace.deliver.sinks.sink_progress import read_progress
 from headrace.errors import CorruptionError
@@ -14,7 +14,7 @@ from headrace.format import iso_us
 from headrace.lake.delta_table import lake_figures
 from headrace.lake.lateness_record import read_lateness
 from headrace.serve.freshness import Fresh
-from headrace.server.composed_status import describe_logical, describe_tables
+from headrace.server.composed_status import describe_graph, describe_logical, describe_tables
 from headrace.server.describe_stream import describe_damaged, describe_definition, describe_derived
 from headrace.server.describe_view import (
     LayerCounts,
@@ -30,6 +30,7 @@ from headrace.server.running_stream import Lanes
 from headrace.server.sink_status import describe_stopped
 from headrace.server.status import (
     AuditStatus,
+    GraphStatus,
     LogicalStatus,
     SinkStatus,
     StreamStatus,
@@ -100,6 +101,12 @@ class LocalStatus:
         store = self._folder.store
         known = read_progress(store) if store is not None else {}
         return [describe_stopped(sink, known.get(name)) for name, sink in sorted(self._folder.catalog.sinks.items())]
+
+    def graph(self) -> GraphStatus:
+        """What reads what; before the first apply, of the definitions folder."""
+        applied = self._folder.catalog
+        catalog = applied if len(applied) else self._folder.declared()
+        return describe_graph(graph_of(catalog), self.status(), self.tables())
 
     def status(self) -> WorkspaceStatus:
         """State of the workspace, streams, views and sinks."""

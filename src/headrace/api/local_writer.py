@@ -50,8 +50,8 @@ class LocalWriter:
             self._apply_creates()
         return self._folder.stream(name)
 
-    def ingest(self, name: str, on_wait: OnWait | None) -> Ingest:
-        """The entrance of a stream, opened on first use."""
+    def intake(self, name: str, on_wait: OnWait | None) -> Ingest:
+        """Return what takes in the events of a stream, opened on first use."""
         if name not in self._ingests:
             lease, stream = self.hold(on_wait), self.stream(name)
             refuse_derived(stream)

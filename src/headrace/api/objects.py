@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from headrace.server.status import StreamStatus, TableStatus, ViewStatus
 
 
+Item = TypeVar("Item")
 Status = TypeVar("Status", "StreamStatus", "ViewStatus")
 NEWEST_ROWS = 40  # that are asked for to show a view
 
 
-class Listing(list[dict[str, Any]]):
-    """A list of dictionaries that a notebook shows as a table."""
+class Listing(list[Item]):
+    """A list that a notebook shows as a table."""
 
-    def __init__(self, items: Iterable[dict[str, Any]], render: Callable[[Sequence[dict[str, Any]]], Html]) -> None:
+    def __init__(self, items: Iterable[Item], render: Callable[[Sequence[Item]], Html]) -> None:
         super().__init__(items)
         self._render = render
 
@@ -119,39 +120,39 @@ class ConnectedStream:
         )
 
 
-def views_html(views: Sequence[Mapping[str, Any]]) -> Html:
+def views_html(views: Sequence[ViewStatus]) -> Html:
     """The views of a workspace."""
     titles = ["view", "stream", "keys", "freshness", "version", "rows", "corrections", "settled until (UTC)"]
     rows: list[list[Part]] = [
         [
-            view["name"],
-            view["stream"],
-            ", ".join(view["keys"]),
-            freshness(view["freshness_ms"], view["freshness_reason"]),
-            count(view["applied_to"] if view["table"] else view["version"]),
-            count(view["rows"]),
-            count(view["corrections"]),
-            moment_text(view["settled_until"], zone=""),
+            view.name,
+            view.stream,
+            ", ".join(view.keys),
+            freshness(view.freshness_ms, view.freshness_reason),
+            count(view.applied_to if view.table else view.version),
+            count(view.rows),
+            count(view.corrections),
+            moment_text(view.settled_until, zone=""),
         ]
         for view in views
     ]
     return block(table(titles, rows, ["version", "rows", "corrections"]) if rows else quiet("no views"))
 
 
-def streams_html(streams: Sequence[Mapping[str, Any]]) -> Html:
+def streams_html(streams: Sequence[StreamStatus]) -> Html:
     """The streams of a workspace."""
     titles = ["stream", "events", "dead letters", "events/s", "newest event"]
     rows: list[list[Part]] = [
         [
-            stream["name"],
-            count(stream["events"]),
-            count(stream["dead_letters"]),
-            count(stream["events_per_second"]),
-            moment_text(stream["newest_event"]),
+            stream.name,
+            count(stream.events),
+            count(stream.dead_letters),
+            count(stream.events_per_second),
+            moment_text(stream.newest_event),
         ]
         for stream in streams
     ]
-    advice = [quiet(f"{s['name']}: {s['lateness']['advice']}") for s in streams if s["lateness"]]
+    advice = [quiet(f"{s.name}: {s.lateness.advice}") for s in streams if s.lateness]
     return block(table(titles, rows, titles[1:4]) if rows else quiet("no streams"), *advice)
 
 

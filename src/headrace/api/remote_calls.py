@@ -50,6 +50,8 @@ class UnreachableError(UnavailableError):
 class ServerCalls:
     """A server at a URL. Requests that fail, or that it answers with "busy" or "starting", are retried for a while."""
 
+    url: str = ""
+
     def __init__(
         self,
         url: str,
@@ -260,8 +262,8 @@ def _seconds(text: str | None) -> float | None:
 class ChangeCalls(ServerCalls):
     """Requests for changes."""
 
-    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
-        """The changes of a view as they come. When the connection is lost it continues after the last change."""
+    def follow_view(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
+        """Yield the changes of a view as they arrive; after a lost connection, those after the last change."""
 
         def read() -> Iterator[tuple[ViewChange | None, str | None]]:
             return self._changes_once(question)  # after the last change that came

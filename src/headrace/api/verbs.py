@@ -1,202 +1,365 @@
-"""The methods of a workspace: one protocol for its server, a URL and its folder."""
+"""The verbs of a workspace, each declared once: its request, its reply, and its path in HTTP.
+
+From this table come the methods of every workspace, the remote client, the routes of HTTP, OpenAPI and docs/http.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from headrace.errors import HeadraceError
-from headrace.ingest.receiver import IngestReply, Receiver, SentStatus, TokenState
+from headrace.api.declaration import Handlers, P, R, Reply, Verb, many, one
+from headrace.api.verb_requests import (
+    LETTERS,
+    Apply,
+    Asked,
+    Body,
+    Explained,
+    FileOfEvents,
+    Followed,
+    Letters,
+    NewSubscription,
+    Nothing,
+    OfAlert,
+    OfLetter,
+    OfLetters,
+    OfSilence,
+    OfSink,
+    OfStream,
+    OfSubscription,
+    OfView,
+    Refresh,
+    Replay,
+    Rollback,
+    Selected,
+    Silence,
+    Skip,
+    Tailed,
+    Token,
+)
+from headrace.deliver.delivery_status import AlertStatus, SilenceStatus, SubscriptionStatus
+from headrace.errors import HeadraceError, NotReadyError
+from headrace.ingest.receiver import IngestReply, SentStatus, TokenState
+from headrace.lazy import later
+from headrace.server.status import (
+    AuditStatus,
+    GraphStatus,
+    LogicalStatus,
+    RefreshStatus,
+    SinkStatus,
+    SkipStatus,
+    StreamDefinition,
+    StreamStatus,
+    TableStatus,
+    VersionStatus,
+    ViewStatus,
+    WorkspaceStatus,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from headrace.api.local import LocalWorkspace
-    from headrace.api.remote import RemoteWorkspace
-    from headrace.deliver.change_question import ChangeQuestion
-    from headrace.deliver.delivery_status import AlertStatus, SilenceStatus, SubscriptionStatus
-    from headrace.deliver.event_page import EventPage, EventQuestion
-    from headrace.ingest.formats.format_detection import FileLayout
-    from headrace.lake.dead_letters import DeadLetter, DeadLetterPage, DeadLetterReason, ReplayStep
-    from headrace.plan.planned_change import Plan, RollbackStep
-    from headrace.serve.answer import Answer
+    from headrace.deliver import event_page
+    from headrace.deliver.failed_events import FailedCalls
+    from headrace.lake import dead_letters as letters
+    from headrace.lake.dead_letter_pages import DeadLetters
+    from headrace.plan import planned_change as plans
+    from headrace.serve import answer, explanation
     from headrace.serve.change_batch import ViewChange
-    from headrace.serve.explanation import CellQuestion, Explanation
-    from headrace.serve.question import Question
-    from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
-    from headrace.server.runtime import Runtime
-    from headrace.server.status import (
-        AuditStatus,
-        GraphStatus,
-        LogicalStatus,
-        RefreshStatus,
-        SinkStatus,
-        SkipStatus,
-        StreamDefinition,
-        StreamStatus,
-        TableStatus,
-        VersionStatus,
-        ViewStatus,
-        WorkspaceStatus,
+    from headrace.serve.sql import sql_answer
+else:  # what few verbs reply
+    answer, explanation = later("headrace.serve.answer"), later("headrace.serve.explanation")
+    event_page, letters = later("headrace.deliver.event_page"), later("headrace.lake.dead_letters")
+    plans, sql_answer = later("headrace.plan.planned_change"), later("headrace.serve.sql.sql_answer")
+
+REPLAY_S = 600.0  # for one step of a replay
+
+
+def _as_dict(value: Any, request: Mapping[str, Any]) -> Any:
+    return value.as_dict()
+
+
+def _not_json(*values: Any) -> Any:
+    raise NotImplementedError("this reply is read and shown in its own way")
+
+
+# Replies that are no values of `one` or `many`.
+RECEIVED: Reply[Future[IngestReply]] = Reply("Future[IngestReply]", _not_json, _not_json)
+TOKEN = Reply[TokenState]("TokenState", _as_dict, lambda content: TokenState(content["complete"], content["stalled"]))
+PAGE: Reply[event_page.EventPage] = Reply("EventPage", _not_json, _not_json)
+ANSWER: Reply[answer.Answer] = Reply("Answer", _as_dict, lambda content: answer.Answer.from_dict(content))
+EXPLANATION: Reply[explanation.Explanation] = Reply(
+    "Explanation", _as_dict, lambda content: explanation.Explanation.from_dict(content)
+)
+ROWS: Reply[sql_answer.SqlAnswer] = Reply("SqlAnswer", _as_dict, _not_json)
+CHANGES: Reply[Generator[ViewChange, None, None]] = Reply("Generator[ViewChange, None, None]", _not_json, _not_json)
+PLAN: Reply[plans.Plan] = Reply(
+    "Plan",
+    _as_dict,
+    lambda content: plans.Plan(tuple(map(plans.PlannedChange.from_dict, content["changes"])), content["fingerprint"]),
+)
+STEP: Reply[plans.RollbackStep] = Reply("RollbackStep", _as_dict, lambda content: plans.RollbackStep.from_dict(content))
+ENDED = Reply[int]("int", lambda count, request: {"ended": count}, lambda content: int(content["ended"]))
+DROPPED = Reply[None]("None", lambda value, request: {"dropped": request["name"]}, lambda content: None)
+LETTER_PAGE: Reply[letters.DeadLetterPage] = Reply(
+    "DeadLetterPage", lambda page, request: page, lambda content: letters.DeadLetterPage.from_dict(content)
+)
+LETTER_REASONS: Reply[list[letters.DeadLetterReason]] = Reply(
+    "list[DeadLetterReason]",
+    lambda reasons, request: {"reasons": reasons},
+    lambda content: list(map(letters.DeadLetterReason.from_dict, content["reasons"])),
+)
+LETTER: Reply[letters.DeadLetter] = Reply(
+    "DeadLetter", lambda letter, request: letter, lambda content: letters.DeadLetter.from_dict(content)
+)
+REPLAYED: Reply[letters.ReplayStep] = Reply(
+    "ReplayStep", lambda step, request: step, lambda content: letters.ReplayStep.from_dict(content)
+)
+
+
+class Verbs:
+    """The methods of a workspace: of its server, of a URL, and of its folder."""
+
+    def invoke(self, verb: Verb[P, R], /, *arguments: P.args, **options: P.kwargs) -> R:
+        """Answer a verb: all methods below come here."""
+        raise NotImplementedError
+
+    ingest = Verb(Body, RECEIVED, "POST /v1/streams/{stream}/events", repeat="until replied")
+    sent = Verb(FileOfEvents, one(SentStatus), "GET /v1/streams/{stream}/files", repeat="until replied")
+    wait_token = Verb(Token, TOKEN, "GET /v1/tokens/{token}")
+    events = Verb(Tailed, PAGE, "GET /v1/streams/{stream}/tail", repeat="until replied")
+    ask = Verb(Asked, ANSWER, "POST /v1/views/{view}/lookup")
+    explain = Verb(Explained, EXPLANATION, "GET /v1/views/{view}/explain")
+    sql = Verb(Selected, ROWS, "POST /v1/sql")
+    changes = Verb(Followed, CHANGES, "GET /v1/views/{view}/changes")
+
+    dead_letters = Verb(
+        Letters,
+        LETTER_PAGE,
+        "GET /v1/streams/{stream}/dead-letters",
+        """Dead letters of a stream, newest first: position, arrival, reason and first bytes.
+
+        Of a derived stream or a view: the rows that it leaves out.
+        """,
+        title="page",
     )
-    from headrace.spark.jobs import Job
-    from headrace.transport.sent_files import FilePiece
+    dead_letter_reasons = Verb(
+        OfLetters,
+        LETTER_REASONS,
+        "GET /v1/streams/{stream}/dead-letters/reasons",
+        "Number of dead letters per reason (without values), with the newest of each.",
+        title="reasons",
+    )
+    replay = Verb(
+        Replay,
+        REPLAYED,
+        "POST /v1/streams/{stream}/dead-letters/replay",
+        """Parse a batch of dead letters again. Those that can now be parsed become events, exactly once.
+
+        Repeat with the `cursor` of the reply until it is null. For a derived stream or a view, it rebuilds the views
+        with the keys that were missing and are in the tables now; `views` has their new versions.
+        """,
+        in_query=True,
+        repeat="until ready",
+        timeout_s=REPLAY_S,
+    )
+    dead_letter = Verb(
+        OfLetter,
+        LETTER,
+        "GET /v1/streams/{stream}/dead-letters/{position}",
+        "One complete dead letter. Bytes that are not UTF-8 are escaped; `base64` then has the exact bytes.",
+        title="show",
+    )
+
+    subscriptions = Verb(Nothing, many("subscriptions", SubscriptionStatus), "GET /v1/subscriptions")
+    create_subscription = Verb(NewSubscription, one(SubscriptionStatus), "POST /v1/subscriptions/{name}")
+    drop_subscription = Verb(
+        OfSubscription,
+        DROPPED,
+        "DELETE /v1/subscriptions/{name}",
+        "Drop a named subscription. Events that it has not delivered stay in the log.",
+        title="drop",
+    )
+
+    versions = Verb(
+        OfView,
+        many("versions", VersionStatus, "view"),
+        "GET /v1/views/{view}/versions",
+        """The versions of a view, newest first: state, lane, horizon, commits, rows, events, and what it replaced.
+
+        `changes` lists the differences from the replaced version; `changed_from` is null if that is no longer stored.
+        `lane` is `fused` or `spark`, with the `lane_reason`, or null if nothing updates the version.
+        """,
+    )
+    audits = Verb(
+        OfView,
+        many("audits", AuditStatus, "view"),
+        "GET /v1/views/{view}/audits",
+        "Comparisons of the batch layer with the speed layer, newest first: commits, rows, drift.",
+    )
+    rollback = Verb(
+        Rollback,
+        STEP,
+        "POST /v1/views/{view}/rollback",
+        """Roll a view back to an earlier version.
+
+        If its rows are still stored, it catches up and then serves; else the view is edited back to its definition.
+        The reply gives `how` and the number of events to read. The current version serves until then.
+        """,
+    )
+    refresh = Verb(
+        Refresh,
+        one(RefreshStatus),
+        "POST /v1/views/{view}/refresh",
+        """Start a refresh: the batch layer reads the commits of the speed layer again, compares, and replaces them.
+
+        The reply comes at once with version, horizon and the commit up to which rows are replaced. The audits of the
+        view show the result. A view over a table, which `over` names, is computed again from all rows of the table
+        and compared; with `full` it is rebuilt from them.
+        """,
+        repeat="until ready",
+    )
+
+    sinks = Verb(
+        Nothing,
+        many("sinks", SinkStatus),
+        "GET /v1/sinks",
+        """All sinks: source, connector, options without secrets, state, rows, errors, lag.
+
+        `state` is `running`, `waiting` while a view is built, `stalled` with a `reason`, or `paused`. `lag_s` is for
+        how long the destination has not had all changes.
+        """,
+    )
+    pause_sink = Verb(
+        OfSink,
+        one(SinkStatus),
+        "POST /v1/sinks/{sink}/pause",
+        "Stop sending after the batch under way, until `resume`, also over restarts.",
+        title="pause",
+    )
+    resume_sink = Verb(OfSink, one(SinkStatus), "POST /v1/sinks/{sink}/resume", "Resume a paused sink.", title="resume")
+    retry_sink = Verb(
+        OfSink, one(SinkStatus), "POST /v1/sinks/{sink}/retry", "Retry a stalled sink immediately.", title="retry"
+    )
+
+    alerts = Verb(
+        Nothing,
+        many("alerts", AlertStatus),
+        "GET /v1/alerts",
+        "All alerts: condition, state, open incidents with the row that fired, resolved incidents, silences.",
+    )
+    silence = Verb(
+        Silence,
+        one(SilenceStatus),
+        "POST /v1/alerts/{alert}/silences",
+        "Send no notifications for some time, about all incidents of an alert or those whose row has some values.",
+    )
+    end_silences = Verb(
+        OfAlert, ENDED, "DELETE /v1/alerts/{alert}/silences", "End all silences of an alert.", title="end_all"
+    )
+    end_silence = Verb(OfSilence, ENDED, "DELETE /v1/alerts/{alert}/silences/{silence}", "End a silence.", title="end")
+
+    skip = Verb(
+        Skip,
+        one(SkipStatus),
+        "POST /v1/streams/{stream}/skip",
+        """Skip events of a Kafka stream, to continue after events were lost in Kafka.
+
+        The reply lists the offsets by topic and partition, and the commit of the log that records them.
+        """,
+    )
+    stream = Verb(OfStream, one(StreamDefinition), "GET /v1/streams")
+    streams = Verb(
+        Nothing,
+        many("streams", StreamStatus),
+        "GET /v1/streams",
+        "All streams: fields, rates, dead letters, backlog.",
+    )
+    views = Verb(Nothing, many("views", ViewStatus), "GET /v1/views")
+    logical_views = Verb(
+        Nothing,
+        many("logical", LogicalStatus),
+        "GET /v1/views",
+        "All logical views: SQL, columns, what they read, freshness.",
+    )
+    tables = Verb(
+        Nothing,
+        many("tables", TableStatus),
+        "GET /v1/tables",
+        "All tables: primary key, columns, rows, version (commits of its log), freshness.",
+    )
+    graph = Verb(
+        Nothing,
+        one(GraphStatus),
+        "GET /v1/graph",
+        """The dependencies: all streams, tables, views, sinks and alerts, each after those that it reads.
+
+        Each has `kind`, `reads` (names), `detail`, `events_per_second`, `rows`, `freshness_ms`, `freshness_reason` and
+        `problem`.
+        """,
+    )
+    status = Verb(Nothing, one(WorkspaceStatus), "GET /v1/status", "State of the server, streams and views.")
+    plan = Verb(
+        Nothing,
+        PLAN,
+        "POST /v1/plan",
+        "What `apply` would change. Executes the Python definition files.",
+    )
+    apply = Verb(Apply, PLAN, "POST /v1/apply", "Apply the definitions folder.")
 
 
-class DeadLetterBackend(Protocol):
-    """The methods for the dead letters of a stream."""
-
-    def page(self, limit: int = ..., cursor: int | None = None, reason: str | None = None) -> DeadLetterPage:
-        """A page of dead letters, newest first."""
-
-    def reasons(self) -> list[DeadLetterReason]:
-        """Number of dead letters per reason."""
-
-    def show(self, position: int) -> DeadLetter:
-        """The complete dead letter at a position."""
-
-    def replay(self, cursor: str | None = None, *, dry_run: bool = False) -> ReplayStep:
-        """Parse a batch of them again; the `cursor` of the reply continues."""
+def answer_letters(handlers: Handlers, find: Callable[[str], DeadLetters | FailedCalls]) -> None:
+    """Answer the verbs about dead letters by those that are found for a stream or a view."""
+    handlers.on(
+        Verbs.dead_letters,
+        lambda stream, limit=LETTERS, cursor=None, reason=None: find(stream).page(limit, cursor, reason),
+    )
+    handlers.on(Verbs.dead_letter_reasons, lambda stream: find(stream).reasons())
+    handlers.on(Verbs.dead_letter, lambda stream, position: find(stream).show(position))
+    handlers.on(
+        Verbs.replay, lambda stream, cursor=None, *, dry_run=False: find(stream).replay(cursor, dry_run=dry_run)
+    )
 
 
-class Verbs(Protocol):
-    """The methods of a workspace. For each there is an HTTP endpoint and a command."""
+class Backend(Verbs):
+    """A workspace as a connection uses it: its verbs, and what only a client needs. Here: of one without a server."""
 
-    def ingest(
-        self,
-        stream: str,
-        body: bytes | memoryview,
-        *,
-        layout: FileLayout,
-        key: str | None,
-        keep_bad: bool,
-        file: FilePiece | None = None,
-    ) -> Future[IngestReply]:
-        """Ingest a body, which may be a piece of a file."""
-
-    def sent(self, stream: str, name: str, first: str) -> SentStatus:
-        """How far a file was sent to a stream."""
-
-    def wait_token(self, token: str, timeout_s: float) -> TokenState:
-        """Wait until every serving view has the events of a token."""
-
-    def ask(self, question: Question, job: Job | None = None) -> Answer:
-        """Answer a question."""
-
-    def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
-        """The changes of a view as they come."""
-
-    def explain(self, question: CellQuestion, job: Job | None = None) -> Explanation:
-        """Find the events behind a cell."""
-
-    def sql(self, query: str, limit: SqlLimit = None, job: Job | None = None) -> SqlAnswer:
-        """Answer a SELECT over views."""
-
-    def plan(self) -> Plan:
-        """What `apply` would change."""
-
-    def apply(self, expect: str | None = None) -> Plan:
-        """Apply the definitions folder."""
-
-    def dead_letters(self, stream: str) -> DeadLetterBackend:
-        """The dead letters of a stream."""
-
-    def skip(self, stream: str, to: str, *, dry_run: bool = False) -> SkipStatus:
-        """Leave out offsets of a stream in Kafka; with `dry_run`, only say which."""
-
-    def versions(self, view: str) -> list[VersionStatus]:
-        """The versions of a view, newest first."""
-
-    def audits(self, view: str) -> list[AuditStatus]:
-        """The audits of a view, newest first."""
-
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
-        """Roll back to an earlier version."""
-
-    def refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
-        """Move the rows of the speed layer to the batch layer, or rebuild the view."""
-
-    def alerts(self) -> list[AlertStatus]:
-        """All alerts with their incidents and silences."""
-
-    def silence(self, alert: str, for_ms: int, values: Mapping[str, object], reason: str = "") -> SilenceStatus:
-        """Send no notices for a time."""
-
-    def end_silence(self, alert: str, id: str | None = None) -> int:
-        """End a silence, or all of an alert."""
-
-    def stream(self, name: str) -> StreamDefinition:
-        """The definition of a stream."""
-
-    def events(self, stream: str, question: EventQuestion, wait_s: float = 0.0) -> EventPage:
-        """The next events of a stream; without any, wait for some."""
-
-    def subscriptions(self) -> list[SubscriptionStatus]:
-        """The named subscriptions."""
-
-    def create_subscription(self, name: str, **terms: Any) -> SubscriptionStatus:
-        """Create a named subscription, or find the one with these terms."""
-
-    def drop_subscription(self, name: str) -> None:
-        """Drop a named subscription."""
-
-    def streams(self) -> list[StreamStatus]:
-        """All streams and their metrics."""
-
-    def views(self) -> list[ViewStatus]:
-        """All views with their versions and freshness."""
-
-    def tables(self) -> list[TableStatus]:
-        """All tables with rows, version and freshness."""
-
-    def logical_views(self) -> list[LogicalStatus]:
-        """All logical views with their freshness."""
-
-    def graph(self) -> GraphStatus:
-        """What reads what, with rates and freshness."""
-
-    def sinks(self) -> list[SinkStatus]:
-        """All sinks with their state and lag."""
-
-    def change_sink(self, name: str, action: str) -> SinkStatus:
-        """Pause a sink, resume it, or have a stalled one try again now."""
-
-    def status(self) -> WorkspaceStatus:
-        """State of the server, streams, views and sinks."""
-
-
-class Backend(Verbs, Receiver, Protocol):
-    """What a connection uses: the methods of a workspace, and those that only a client needs."""
-
-    on_wait: Callable[[HeadraceError, float], None] | None  # called before each pause
+    on_wait: Callable[[HeadraceError, float], None] | None = None  # called before each pause
 
     @property
     def url(self) -> str | None:
-        """URL of the server; None without a server."""
+        """URL of the server, if there is one."""
+        return None
 
     def batches(self, subscription: str, limit: int, credit: int) -> Generator[Mapping[str, Any], None, None]:
-        """The batches of a subscription for a new member, as JSON shows them; closing it ends the membership."""
+        """Return the batches of a subscription for a new member, as JSON; closing them ends the membership."""
+        raise needs_server()
 
     def acknowledge(self, subscription: str, leases: Sequence[str], events: Sequence[str] | None = None) -> None:
-        """Batches, or some events of one, were processed."""
+        """Say that batches, or some events of one, were processed."""
+        raise needs_server()
 
     def give_back(self, subscription: str, leases: Sequence[str]) -> None:
-        """Batches will not be processed."""
+        """Say that batches will not be processed."""
+        raise needs_server()
 
-    def hold(self) -> object:
+    def hold(self) -> None:
         """Become the writer of the workspace, if there is no server."""
 
     def release(self) -> None:
         """Let other processes write to the workspace."""
 
+    def give_up(self) -> None:
+        """Stop retrying."""
+
+    def sent_on_disk(self, stream: str, name: str) -> dict[str, int] | None:
+        """Return the stored events of a file by mark, if a server on this machine was lost."""
+        return None
+
     def close(self) -> None:
         """Release all resources."""
 
 
-if TYPE_CHECKING:
-
-    def _all_satisfy_it(
-        runtime: Runtime, offline: LocalWorkspace, remote: RemoteWorkspace
-    ) -> tuple[Verbs, Backend, Backend]:
-        """Never called: mypy reports an error if one of them does not have a method, or has other types."""
-        return runtime, offline, remote
+def needs_server() -> NotReadyError:
+    """The error for subscriptions without a server."""
+    return NotReadyError("no server is running, and subscriptions need one", fix="`headrace up` starts one")

@@ -55,7 +55,7 @@ def alerts(
             print_json(silence_status) if as_json else say(f"Alert {name} is silent until {silence_status.until}.")
             return
         if name is not None and unsilence:
-            ended = connection.verbs.end_silence(name)
+            ended = connection.verbs.end_silences(name)
             print_json({"ended": ended}) if as_json else say(f"{ended} silences of alert {name} ended.")
             return
         statuses = [status for status in connection.verbs.alerts() if name in (None, status.name)]

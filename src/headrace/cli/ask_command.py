@@ -10,14 +10,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from headrace.api.connect import Connection
 from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
 from headrace.cli.fitted_table import FittedTable
 from headrace.cli.output import (
@@ -38,6 +37,9 @@ from headrace.names import shell
 from headrace.serve.answer import Answer
 from headrace.serve.question import HIGHEST_LIMIT, NULL, Question, read_key
 from headrace.spark.jobs import Job
+
+if TYPE_CHECKING:
+    from headrace.api.connect import Connection
 
 STANDARD_INPUT = "-"
 

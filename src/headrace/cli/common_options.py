@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.api.connect import Connection, connect
 from headrace.cli.waiting import say_waits
 from headrace.errors import HeadraceError
+from headrace.lazy import later
 from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.api import connect
+else:
+    connect = later("headrace.api.connect")  # not for --help
 
 WorkspaceOption = Annotated[
     str,
@@ -58,8 +63,8 @@ def _applied_names(context: typer.Context, kinds: tuple[str, ...], incomplete: s
         return []  # completion cannot report errors
 
 
-def open_connection(workspace: str) -> Connection:
+def open_connection(workspace: str) -> connect.Connection:
     """A connection to the workspace of `--workspace`."""
-    connection = connect(workspace)
+    connection = connect.connect(workspace)
     connection.on_wait(say_waits())
     return connection

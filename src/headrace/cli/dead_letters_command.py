@@ -45,7 +45,7 @@ class ReplayTotals(Shown):
 
 def replay_all(connection: Connection, stream: str, *, dry_run: bool, wait: bool, quiet: bool) -> ReplayTotals:
     """Run all steps; returns their totals."""
-    letters = connection.verbs.dead_letters(stream)
+    letters = connection.dead_letters(stream)
     read = readable = 0
     cursor, first = None, True
     with _progress(enabled=not quiet) as show:
@@ -176,7 +176,7 @@ def dead_letters(
             fix="`list` shows positions",
         )
     with open_connection(workspace) as connection:
-        letters = connection.verbs.dead_letters(stream)
+        letters = connection.dead_letters(stream)
         result: Any
         if position is not None:
             result = letters.show(position)

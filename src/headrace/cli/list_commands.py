@@ -84,7 +84,9 @@ def sinks(
         raise UsageError(f"{action} needs the name of a sink", fix=f"such as `headrace sinks {action} to_kafka`")
     with open_connection(workspace) as connection:
         if action is not None and name is not None:
-            statuses = [connection.verbs.change_sink(name, action)]
+            verbs = connection.verbs
+            change = {"pause": verbs.pause_sink, "resume": verbs.resume_sink, "retry": verbs.retry_sink}[action]
+            statuses = [change(name)]
         else:
             statuses = connection.verbs.sinks()
     if as_json:
@@ -176,8 +178,16 @@ def subscriptions(
             connection.verbs.drop_subscription(name)
             result = None
         elif action is SubscriptionAction.CREATE and name is not None:
-            terms = {"stream": stream, "view": view, "where": where, "start": start, "timeout": timeout}
-            result = [connection.verbs.create_subscription(name, **terms, guarantee=guarantee and str(guarantee))]
+            status = connection.verbs.create_subscription(
+                name,
+                stream=stream,
+                view=view,
+                guarantee=guarantee and str(guarantee),
+                where=where,
+                start=start,
+                timeout=timeout,
+            )
+            result = [status]
         else:
             result = connection.verbs.subscriptions()
     if as_json:

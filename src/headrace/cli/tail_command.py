@@ -6,18 +6,20 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-from headrace.api.connect import Connection
 from headrace.api.consumer import tail_pages
 from headrace.cli.common_options import WorkspaceOption, complete_stream, open_connection
 from headrace.cli.output import key_cell, printable
 from headrace.deliver.delivery_status import DEFAULT_BATCH
 from headrace.deliver.event_page import EventQuestion
 from headrace.errors import UsageError
+
+if TYPE_CHECKING:
+    from headrace.api.connect import Connection
 
 DEFAULT_LAST = 10
 

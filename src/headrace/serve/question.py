@@ -98,6 +98,7 @@ class Question:
         cls,
         view: str,
         key: Keys | None = None,
+        *,
         by: str | Iterable[str] | None = None,
         start: Any = None,
         end: Any = None,

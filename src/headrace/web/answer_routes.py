@@ -9,6 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.verbs import Verbs
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve import explanation
 from headrace.serve.explanation import CellQuestion
@@ -17,6 +18,7 @@ from headrace.web.body import read_body, read_object
 from headrace.web.replies import NamedRoute, PlainRoute, reply_encoded, reply_when_done
 
 if TYPE_CHECKING:
+    from headrace.api.server_verbs import ServerVerbs
     from headrace.server.runtime import Runtime
 
 
@@ -133,7 +135,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         question = Question.from_text(view, request.query_params.multi_items())
         return await ask(question, text, request)
 
-    @routes.post("/v1/views/{view}/lookup", response_class=Response, openapi_extra=LOOKUP_DOC)
+    @routes.post(Verbs.ask.path, response_class=Response, openapi_extra=LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
         """Query many keys of a view in one request.
 
@@ -161,11 +163,11 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     return routes
 
 
-def explain_routes(runtime: Runtime) -> APIRouter:
+def explain_routes(verbs: ServerVerbs) -> APIRouter:
     """The endpoint, over a runtime."""
     routes = APIRouter(tags=["answers"], route_class=NamedRoute)
 
-    @routes.get("/v1/views/{view}/explain", response_class=Response, openapi_extra=_EXPLAIN_DOC)
+    @routes.get(Verbs.explain.path, response_class=Response, openapi_extra=_EXPLAIN_DOC)
     async def explain(view: str, request: Request) -> Response:
         """The events behind one cell, in order of arrival, with late events and corrections marked.
 
@@ -173,6 +175,6 @@ def explain_routes(runtime: Runtime) -> APIRouter:
         when two such queries are running, 503 while Spark is starting.
         """
         question = CellQuestion.from_text(view, request.query_params.multi_items())
-        return await reply_when_done(request, lambda job: runtime.explain(question, job).as_dict())
+        return await reply_when_done(request, lambda job: verbs.explain(question, job).as_dict())
 
     return routes

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from headrace.web.alert_routes import alert_routes
+from headrace.api.server_verbs import ServerVerbs
+from headrace.api.verbs import Verbs
 from headrace.web.answer_routes import answer_routes, explain_routes
 from headrace.web.body import BodyAdmission
 from headrace.web.change_routes import change_routes
-from headrace.web.dead_letter_routes import dead_letter_routes
 from headrace.web.guard import Guard
 from headrace.web.ingest_routes import ingest_routes
 from headrace.web.meter import Meter, RequestNumbers
@@ -20,13 +20,11 @@ from headrace.web.metrics import make_registry, metrics_routes
 from headrace.web.overview_routes import overview_routes
 from headrace.web.page import page_routes
 from headrace.web.replies import PlainRoutes, add_error_handlers
-from headrace.web.sink_routes import sink_routes
-from headrace.web.skip_routes import skip_routes
 from headrace.web.sql_routes import sql_routes
 from headrace.web.subscription_routes import subscription_routes
 from headrace.web.table_routes import table_routes
 from headrace.web.tail_routes import tail_routes
-from headrace.web.version_routes import version_routes
+from headrace.web.verb_routes import verb_routes
 
 if TYPE_CHECKING:
     from headrace.server.runtime import Runtime
@@ -65,21 +63,29 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     ]
     for router in plain:
         app.include_router(router)
-    app.include_router(table_routes(runtime, max_body, QUESTION_BYTES))
-    app.include_router(explain_routes(runtime))
-    app.include_router(change_routes(runtime))
-    app.include_router(sql_routes(runtime, QUESTION_BYTES))
-    app.include_router(dead_letter_routes(runtime))
-    app.include_router(tail_routes(runtime))
-    app.include_router(subscription_routes(runtime))
-    app.include_router(version_routes(runtime))
-    app.include_router(sink_routes(runtime))
-    app.include_router(alert_routes(runtime))
-    app.include_router(skip_routes(runtime))
-    app.include_router(overview_routes(runtime))
+    verbs = ServerVerbs(runtime)
+    letters = (Verbs.dead_letters, Verbs.dead_letter_reasons, Verbs.replay, Verbs.dead_letter)
+    versions = (Verbs.versions, Verbs.audits, Verbs.rollback, Verbs.refresh)
+    sinks = (Verbs.sinks, Verbs.pause_sink, Verbs.resume_sink, Verbs.retry_sink)
+    alerts = (Verbs.alerts, Verbs.silence, Verbs.end_silences, Verbs.end_silence)
+    for router in (  # in the order of OpenAPI and docs/http.md
+        table_routes(verbs, max_body, QUESTION_BYTES),
+        explain_routes(verbs),
+        change_routes(runtime),
+        sql_routes(verbs, QUESTION_BYTES),
+        verb_routes(verbs, "dead letters", *letters),
+        tail_routes(runtime),
+        subscription_routes(verbs),
+        verb_routes(verbs, "versions", *versions),
+        verb_routes(verbs, "sinks", *sinks),
+        verb_routes(verbs, "alerts", *alerts),
+        verb_routes(verbs, "streams", Verbs.skip),
+        overview_routes(verbs),
+    ):
+        app.include_router(router)
     registry = make_registry(runtime)
     app.include_router(metrics_routes(registry))
-    app.include_router(page_routes(runtime, timeouts.wrong_token_s))
+    app.include_router(page_routes(verbs, timeouts.wrong_token_s))
     add_error_handlers(app)
     app.add_middleware(PlainRoutes, routers=plain)
     app.add_middleware(Guard, host=settings.host, token=settings.token)

@@ -13,6 +13,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.verbs import Verbs
 from headrace.deliver.change_question import ChangeQuestion
 from headrace.deliver.live_feed import ChangeReader, FedBatch, LiveFeed, Wake, encode_columns, encode_messages
 from headrace.serve.change_batch import ChangeCursor
@@ -53,7 +54,7 @@ def change_routes(runtime: Runtime) -> APIRouter:
     routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
     reads: list[anyio.CapacityLimiter] = []
 
-    @routes.get("/v1/views/{view}/changes", response_class=Response, openapi_extra=_DOC)
+    @routes.get(Verbs.changes.path, response_class=Response, openapi_extra=_DOC)
     async def changes(view: str, request: Request) -> Response:
         """Subscribe to the changes of a view, as server-sent events.
 

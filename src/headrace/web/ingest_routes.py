@@ -11,6 +11,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.verbs import Verbs
 from headrace.errors import DefinitionError, RequestError
 from headrace.ingest.receiver import IngestReply
 from headrace.language.durations import parse_duration
@@ -100,7 +101,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
     reading, unpacking = anyio.CapacityLimiter(READ_AT_ONCE), anyio.CapacityLimiter(1)
     waiting = anyio.CapacityLimiter(MOST_WAITING)
 
-    @routes.post("/v1/streams/{stream}/events", response_class=Response, openapi_extra=EVENTS_DOC)
+    @routes.post(Verbs.ingest.path, response_class=Response, openapi_extra=EVENTS_DOC)
     async def take_events(stream: str, request: Request) -> Response:
         """Send events in any supported format. They are on disk when the reply is sent."""
         keep_bad = _flag(request, "keep_bad")
@@ -129,7 +130,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
         request.scope[EVENT_COUNTS] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 
-    @routes.get("/v1/streams/{stream}/files", response_class=Response, openapi_extra=_FILES_DOC)
+    @routes.get(Verbs.sent.path, response_class=Response, openapi_extra=_FILES_DOC)
     async def sent(stream: str, request: Request) -> Response:
         """How much of a file was sent: its marks under this name, with the number of stored events of each.
 
@@ -140,7 +141,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
             raise RequestError("parameter 'name' is missing", expected="the name of a file")
         return reply_json(runtime.sent(stream, name, first))
 
-    @routes.get("/v1/tokens/{token}", response_class=Response, openapi_extra=_WAIT_DOC)
+    @routes.get(Verbs.wait_token.path, response_class=Response, openapi_extra=_WAIT_DOC)
     async def follow(token: str, request: Request) -> Response:
         """Whether every serving view has the events of an ingest reply; lists stalled views."""
         deadline = time.monotonic() + read_wait(request)

@@ -8,6 +8,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.verbs import Verbs
 from headrace.errors import SqlError, did_you_mean
 from headrace.serve.sql.children import MOST_BYTES
 from headrace.serve.sql.sql_answer import ARROW_STREAM
@@ -17,7 +18,7 @@ from headrace.web.body import read_body, read_object
 from headrace.web.replies import ended_with, reply_json
 
 if TYPE_CHECKING:
-    from headrace.server.runtime import Runtime
+    from headrace.api.server_verbs import ServerVerbs
 
 PARAMETERS = ("query", "limit")
 EXAMPLE = {"query": "SELECT page, sum(hits) AS hits FROM traffic GROUP BY page ORDER BY hits DESC", "limit": 10}
@@ -45,11 +46,11 @@ _DOC: dict[str, Any] = {
 }
 
 
-def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
-    """The endpoint, over a runtime."""
+def sql_routes(verbs: ServerVerbs, max_body: int) -> APIRouter:
+    """The endpoint."""
     routes = APIRouter(tags=["answers"])
 
-    @routes.post("/v1/sql", response_class=Response, openapi_extra=_DOC)
+    @routes.post(Verbs.sql.path, response_class=Response, openapi_extra=_DOC)
     async def sql(request: Request) -> Response:
         """Run a SELECT over the views: rows and freshness.
 
@@ -64,7 +65,7 @@ def sql_routes(runtime: Runtime, max_body: int) -> APIRouter:
         job = Job()
 
         def run() -> Response:
-            answer = runtime.sql(fields.get("query", ""), fields.get("limit"), job)
+            answer = verbs.sql(fields.get("query", ""), fields.get("limit"), job)
             if as_arrow:
                 return Response(answer.as_arrow(), headers={"cache-control": "no-store"}, media_type=ARROW_STREAM)
             return reply_json(answer.as_dict())

@@ -12,7 +12,8 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT, DEFAULT_TIMEOUT, MOST_BATCH
+from headrace.api.verbs import Verbs
+from headrace.deliver.delivery_status import DEFAULT_BATCH, DEFAULT_CREDIT, MOST_BATCH
 from headrace.deliver.subscription_queue import Delivery, SubscriptionQueue
 from headrace.errors import RequestError, did_you_mean
 from headrace.web.body import read_body, read_object
@@ -20,20 +21,14 @@ from headrace.web.ingest_routes import LONGEST_WAIT_S, read_wait
 from headrace.web.replies import NamedRoute, reply_encoded, reply_json
 from headrace.web.sse import LOOK_S, READING, Heartbeat, hello, message, reply_events, stopping, wants_events
 from headrace.web.tail_routes import read_number
+from headrace.web.verb_routes import add_verb
 
 if TYPE_CHECKING:
+    from headrace.api.server_verbs import ServerVerbs
     from headrace.server.runtime import Runtime
 
 _BODY_BYTES = 4 << 20
-_CREATE = {
-    "stream": "the stream whose events are delivered",
-    "view": "the view whose changes are delivered; give either a stream or a view",
-    "guarantee": "at-least-once (default) or at-most-once",
-    "where": "only events for which this condition is true, such as status >= 500",
-    "key": 'values of fields that events must have, such as `{"page": "/home"}`',
-    "from": "where it begins: latest (default), earliest, a cursor or a time",
-    "timeout": f"after which a batch that is not acknowledged is delivered again; default {DEFAULT_TIMEOUT}",
-}
+_CREATE = {each.name or name: each.about for name, each in Verbs.create_subscription.parameters().items()}
 _ACK = {
     "lease": "the lease of a batch",
     "leases": "in place of `lease`: those of several batches",
@@ -62,12 +57,13 @@ _EVENTS_DOC: dict[str, Any] = {
 }
 
 
-def subscription_routes(runtime: Runtime) -> APIRouter:
-    """The endpoints, over a runtime."""
+def subscription_routes(verbs: ServerVerbs) -> APIRouter:
+    """The endpoints."""
     routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
-    subscriptions, numbers = runtime.following.subscriptions, itertools.count(1)
+    runtime, numbers = verbs.runtime, itertools.count(1)
+    subscriptions = runtime.following.subscriptions
 
-    @routes.get("/v1/subscriptions", response_class=Response)
+    @routes.get(Verbs.subscriptions.path, response_class=Response)
     def list_all() -> Response:
         """All named subscriptions: terms, cursor, lag, events in flight, members."""
         return reply_json({"subscriptions": subscriptions.statuses(), "damaged": subscriptions.problems()})
@@ -77,18 +73,14 @@ def subscription_routes(runtime: Runtime) -> APIRouter:
         """One named subscription."""
         return reply_json(subscriptions.queue(name).status())
 
-    @routes.post("/v1/subscriptions/{name}", response_class=Response, openapi_extra=_body_doc(_CREATE))
+    @routes.post(Verbs.create_subscription.path, response_class=Response, openapi_extra=_body_doc(_CREATE))
     async def create(name: str, request: Request) -> Response:
         """Create a named subscription. One that exists with the same terms stays as it is; with others it is a 409."""
         fields = await _read_fields(request, _CREATE, {"stream": "visits"})
         fields["start"] = fields.pop("from", None)
-        return reply_json(await anyio.to_thread.run_sync(lambda: runtime.create_subscription(name, **fields)))
+        return reply_json(await anyio.to_thread.run_sync(lambda: verbs.create_subscription(name, **fields)))
 
-    @routes.delete("/v1/subscriptions/{name}", response_class=Response)
-    def drop(name: str) -> Response:
-        """Drop a named subscription. Events that it has not delivered stay in the log."""
-        subscriptions.drop(name)
-        return reply_json({"dropped": name})
+    add_verb(routes, verbs, Verbs.drop_subscription)
 
     @routes.get("/v1/subscriptions/{name}/events", response_class=Response, openapi_extra=_EVENTS_DOC)
     async def receive(name: str, request: Request) -> Response:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from headrace.api.verbs import Verbs
 from headrace.errors import QuestionError, RequestError
 from headrace.ingest.formats.format_detection import FileLayout, Format
 from headrace.ingest.row_deletions import deletions
@@ -22,11 +23,12 @@ from headrace.web.body import read_body, read_compression, read_layout, read_obj
 from headrace.web.ingest_routes import EVENTS_DOC
 from headrace.web.meter import EVENT_COUNTS
 from headrace.web.replies import NamedRoute, reply_json, reply_when_done
+from headrace.web.verb_routes import add_verb
 
 if TYPE_CHECKING:
+    from headrace.api.server_verbs import ServerVerbs
     from headrace.define.model import Table
     from headrace.ingest.receiver import IngestReply
-    from headrace.server.runtime import Runtime
 
 _KEYS = {"oneOf": [{"type": "object"}, {"type": "array"}]}
 _DELETE_DOC: dict[str, Any] = {
@@ -38,24 +40,21 @@ _DELETE_DOC: dict[str, Any] = {
 }
 
 
-def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRouter:
-    """The endpoints, over a runtime."""
+def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIRouter:
+    """The endpoints."""
     routes = APIRouter(tags=["tables"], route_class=NamedRoute)
 
     async def ingest(table: str, body: bytes, layout: FileLayout, request: Request) -> Response:
         key = request.headers.get("idempotency-key")
 
         def take() -> IngestReply:
-            return runtime.ingest(table, body, layout=layout, key=key, keep_bad=False).result()
+            return verbs.ingest(table, body, layout=layout, key=key, keep_bad=False).result()
 
         reply = await asyncio.shield(asyncio.ensure_future(anyio.to_thread.run_sync(take)))
         request.scope[EVENT_COUNTS] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 
-    @routes.get("/v1/tables", response_class=Response)
-    def tables() -> Response:
-        """All tables: primary key, columns, rows, version (commits of its log), freshness."""
-        return reply_json({"tables": runtime.tables()})
+    add_verb(routes, verbs, Verbs.tables)
 
     @routes.post("/v1/tables/{table}/rows", response_class=Response, openapi_extra=EVENTS_DOC)
     async def upsert(table: str, request: Request) -> Response:
@@ -64,7 +63,7 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
         A row replaces the complete row of its key: columns that it omits become NULL. `"_deleted": true` deletes the
         row.
         """
-        find_writable(runtime.catalog, table)
+        find_writable(verbs.runtime.catalog, table)
         layout, compression = read_layout(request), read_compression(request)
         body = await read_body(request, max_body)
         if compression:
@@ -74,7 +73,7 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
     @routes.delete("/v1/tables/{table}/rows", response_class=Response, openapi_extra=_DELETE_DOC)
     async def delete(table: str, request: Request) -> Response:
         """Delete rows by primary key, given in the body (an object, an array, or one per line) or in the query."""
-        declared = find_writable(runtime.catalog, table)
+        declared = find_writable(verbs.runtime.catalog, table)
         keys = _typed(declared, _keys_of(request)) or _read_keys(declared, await read_body(request, max_body))
         may_repeat = "idempotency-key" in request.headers
         changes = deletions(table, declared.key, declared.event_time, keys, may_repeat=may_repeat)
@@ -83,14 +82,14 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
     @routes.get("/v1/tables/{table}", response_class=Response, openapi_extra=ASK_DOC)
     async def rows(table: str, request: Request) -> Response:
         """The rows of a table, all or by key; parameters and reply are those of a view."""
-        find_table(runtime.catalog, table)
+        find_table(verbs.runtime.catalog, table)
         question = Question.from_text(table, request.query_params.multi_items())
         return await ask(question, request)
 
     @routes.post("/v1/tables/{table}/lookup", response_class=Response, openapi_extra=LOOKUP_DOC)
     async def lookup(table: str, request: Request) -> Response:
         """The rows of many keys, in their order, and `missing`: the keys that have no row."""
-        find_table(runtime.catalog, table)
+        find_table(verbs.runtime.catalog, table)
         fields = read_object(await read_body(request, question_bytes), QuestionError, {"keys": [{"id": "u1"}]})
         keys = fields.pop("keys", None)
         question = Question.of(table, **fields) if keys is None else Question.lookup_of(table, keys, **fields)
@@ -98,8 +97,8 @@ def table_routes(runtime: Runtime, max_body: int, question_bytes: int) -> APIRou
 
     async def ask(question: Question, request: Request) -> Response:
         if question.as_of is not None:
-            return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
-        answer = await anyio.to_thread.run_sync(runtime.ask, question)
+            return await reply_when_done(request, lambda job: verbs.ask(question, job).as_dict())
+        answer = await anyio.to_thread.run_sync(verbs.ask, question)
         return reply_json(answer.as_dict())
 
     return routes

@@ -10,6 +10,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.verbs import Verbs
 from headrace.deliver.event_log import FROM
 from headrace.deliver.event_page import DEFAULT_LIMIT, HIGHEST_LAST, HIGHEST_LIMIT, Cursor, EventPage, EventQuestion
 from headrace.deliver.filters import EventFilter
@@ -60,7 +61,7 @@ def tail_routes(runtime: Runtime) -> APIRouter:
     """The endpoint, over a runtime."""
     routes = APIRouter(tags=["events"], route_class=NamedRoute)
 
-    @routes.get("/v1/streams/{stream}/tail", response_class=Response, openapi_extra=_DOC)
+    @routes.get(Verbs.events.path, response_class=Response, openapi_extra=_DOC)
     async def tail(stream: str, request: Request) -> Response:
         """Follow the events of a stream, as server-sent events.
 

@@ -19,18 +19,18 @@ from headrace.web.page.pages import Cache, Page, WorkspacePage
 from headrace.web.replies import NamedRoute
 
 if TYPE_CHECKING:
-    from headrace.server.runtime import Runtime
+    from headrace.api.server_verbs import ServerVerbs
 
 MOST_FORM = 16 << 10
 
 
-def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
-    """The page, over a runtime. Plain functions run in a thread: they read the store."""
+def page_routes(verbs: ServerVerbs, wrong_token_s: float) -> APIRouter:
+    """The page. Plain functions run in a thread: they read the store."""
     routes = APIRouter(include_in_schema=False, route_class=NamedRoute)
-    pages = WorkspacePage(runtime)
+    pages = WorkspacePage(verbs)
     cache: Cache[Page] = Cache()
 
-    token = runtime.workspace.settings.token
+    token = verbs.runtime.workspace.settings.token
     headers = {**HEADERS, **WITH_FORMS} if token else HEADERS
 
     def reply(key: str, make: Callable[[], Page]) -> Response:
@@ -63,7 +63,7 @@ def page_routes(runtime: Runtime, wrong_token_s: float) -> APIRouter:
         return Response(asset(name), headers=headers, media_type=ASSETS[name])
 
     if token:
-        _add_login(routes, runtime.workspace.name, Sessions(token), wrong_token_s)
+        _add_login(routes, verbs.runtime.workspace.name, Sessions(token), wrong_token_s)
     return routes
 
 

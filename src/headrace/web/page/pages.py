@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import HeadraceError, NotFoundError, did_you_mean
@@ -46,7 +47,7 @@ from headrace.web.page.page_selection import PageSelection, view_path
 from headrace.web.page.view_content import ContentReader, ViewContent
 
 if TYPE_CHECKING:
-    from headrace.server.runtime import Runtime
+    from headrace.api.server_verbs import ServerVerbs
 
 
 KEEP_S = 1.0
@@ -107,25 +108,25 @@ Page = tuple[int, str]  # status and body
 
 
 class WorkspacePage:
-    """Renders pages from the status and the answers of a runtime."""
+    """Renders pages from the status and the answers of a server."""
 
-    def __init__(self, runtime: Runtime, most_sorted: int = MOST_SORTED) -> None:
-        self._runtime = runtime
+    def __init__(self, verbs: ServerVerbs, most_sorted: int = MOST_SORTED) -> None:
+        self._verbs = verbs
         self._reasons: Cache[list[DeadLetterReason]] = Cache(REASONS_S)
         self._computed: Cache[Html] = Cache(COMPUTED_S)
         self._tables: Cache[list[TableStatus]] = Cache()
         self._inside: dict[str, tuple[Any, Html]] = {}
-        self._few = ContentReader(runtime.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
-        self._many = ContentReader(runtime.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
+        self._few = ContentReader(verbs.ask, rows=ROWS, windows=WINDOWS, most=ROWS * 4)
+        self._many = ContentReader(verbs.ask, rows=MORE_ROWS, windows=MORE_WINDOWS, most=most_sorted)
 
     def workspace(self) -> Page:
         """The page of the workspace."""
         at = datetime.now(UTC)
-        status = self._runtime.status()
-        tables = self._tables.get(None, self._runtime.tables)
+        status = self._verbs.status()
+        tables = self._tables.get(None, self._verbs.tables)
         live = tag(
             "main",
-            state_line(status, self._runtime.monitor.health().reason, at),
+            state_line(status, self._verbs.runtime.monitor.health().reason, at),
             tag("p", tag("a", "Graph: what reads what", href="/graph")) if status.streams else None,
             trouble(status),
             _section("Streams", self._streams(status)),
@@ -142,8 +143,8 @@ class WorkspacePage:
 
     def graph(self) -> Page:
         """Render the graph of definitions."""
-        at, workspace = datetime.now(UTC), self._runtime.workspace.name
-        graph = self._runtime.graph()
+        at, workspace = datetime.now(UTC), self._verbs.runtime.workspace.name
+        graph = self._verbs.graph()
         picture = tag("div", graph_svg(graph), class_="scroll", role="region", aria_label="graph", tabindex=0)
         main = tag("main", tag("h1", "Graph"), picture, tag("p", LEGEND, class_="quiet"), id="live", tabindex=-1)
         crumb = [" / ", tag("a", data(workspace), href="/"), " / graph"]
@@ -152,9 +153,9 @@ class WorkspacePage:
     def view(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """One view: more rows in any order, a larger chart, a choice of keys, range, column and series."""
         at, status = datetime.now(UTC), 200
-        views = {view.name: view for view in self._runtime.views()}
+        views = {view.name: view for view in self._verbs.views()}
         if name not in views:
-            logical = {view.name: view for view in self._runtime.logical_views()}
+            logical = {view.name: view for view in self._verbs.logical_views()}
             if name in logical:
                 return self._logical(logical[name], at)
             hint = did_you_mean(name, [*views, *logical])
@@ -181,8 +182,8 @@ class WorkspacePage:
             id="live",
             tabindex=-1,
         )
-        title = f"{name} · {self._runtime.workspace.name} · Headrace"
-        crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
+        title = f"{name} · {self._verbs.runtime.workspace.name} · Headrace"
+        crumb = [" / ", tag("a", data(self._verbs.runtime.workspace.name), href="/"), " / ", breakable(name)]
         return status, document(title, self._top(crumb), live, self._foot(), live=at, reload_s=FORM_S)
 
     def _logical(self, view: LogicalStatus, at: datetime) -> Page:
@@ -190,25 +191,23 @@ class WorkspacePage:
         status, name = 200, view.name
         try:
             question = Question(name, limit=MORE_ROWS, newest_first=True)
-            rows = self._computed.get((name, view.sql), lambda: logical_rows(view, self._runtime.ask(question)))
+            rows = self._computed.get((name, view.sql), lambda: logical_rows(view, self._verbs.ask(question)))
         except HeadraceError as error:
             status, rows = error.http_status, _problem(error, None)
         json = tag("p", "As JSON: ", tag("code", f"GET /v1{view_path(name)}"), class_="quiet")
         live = tag("main", logical_card(view), rows, json, id="live", tabindex=-1)
-        title = f"{name} · {self._runtime.workspace.name} · Headrace"
-        crumb = [" / ", tag("a", data(self._runtime.workspace.name), href="/"), " / ", breakable(name)]
+        title = f"{name} · {self._verbs.runtime.workspace.name} · Headrace"
+        crumb = [" / ", tag("a", data(self._verbs.runtime.workspace.name), href="/"), " / ", breakable(name)]
         return status, document(title, self._top(crumb), live, self._foot(), live=at)
 
     def explain(self, name: str, parameters: Sequence[tuple[str, str]]) -> Page:
         """The events behind one cell of a view."""
         status = 200
         try:
-            inside = explanation_section(
-                view_path(name), self._runtime.explain(CellQuestion.from_text(name, parameters))
-            )
+            inside = explanation_section(view_path(name), self._verbs.explain(CellQuestion.from_text(name, parameters)))
         except HeadraceError as error:
             status, inside = error.http_status, tag("p", data(str(error), 500), class_="bad", role="alert")
-        workspace = self._runtime.workspace.name
+        workspace = self._verbs.runtime.workspace.name
         crumb = [" / ", tag("a", data(workspace), href="/"), " / ", tag("a", breakable(name), href=view_path(name))]
         main = tag("main", inside, id="live", tabindex=-1)
         return status, document(
@@ -217,7 +216,7 @@ class WorkspacePage:
 
     def _versions(self, name: str) -> Html | None:
         try:
-            return versions_table(self._runtime.versions(name))
+            return versions_table(self._verbs.versions(name))
         except HeadraceError:
             return None  # the view was dropped between two reads
 
@@ -225,7 +224,7 @@ class WorkspacePage:
         streams, folder = [stream for stream in status.streams if not stream.table], status.folder
         if not streams:
             return first_steps.define_stream(folder)
-        token = self._runtime.workspace.settings.token is not None
+        token = self._verbs.runtime.workspace.settings.token is not None
         base = [stream for stream in streams if not stream.derived_from]  # to others nothing can be sent
         quiet = [stream for stream in base if not stream.events and not stream.backlog_bytes]
         hint = [first_steps.send_events(status.url, folder, stream, token=token) for stream in quiet[:1]]
@@ -235,7 +234,7 @@ class WorkspacePage:
     def _why(self, stream: str) -> list[DeadLetterReason]:
         """The reasons of a stream's dead letters; this reads files, so it is cached longer than the rest."""
         try:
-            return self._reasons.get(stream, self._runtime.dead_letters(stream).reasons)
+            return self._reasons.get(stream, partial(self._verbs.dead_letter_reasons, stream))
         except HeadraceError:
             return []  # the stream was dropped between two reads
 
@@ -270,12 +269,12 @@ class WorkspacePage:
 
     def _top(self, crumb: Any = None) -> Html:
         pause = tag("button", "Pause", id="pause", type="button", hidden=True, aria_pressed="false")
-        badge = tag("span", alerts_badge(self._runtime.alerts()), id="badge")
+        badge = tag("span", alerts_badge(self._verbs.alerts()), id="badge")
         return tag("div", brand(crumb), badge, pause, class_="top")
 
     def _foot(self) -> Html:
         links = [tag("a", "metrics", href="/metrics"), " · ", tag("a", "HTTP API", href="/openapi.json")]
-        if self._runtime.workspace.settings.token is None:
+        if self._verbs.runtime.workspace.settings.token is None:
             return tag("footer", links)
         return tag("footer", tag("form", tag("button", "Sign out"), method="post", action="/logout"))
 
