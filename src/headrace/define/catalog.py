@@ -7,12 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.define.definitions import Catalog as Catalog
+from headrace.define.dependent_definitions import build_alert, build_derived, build_sink, build_table
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import build_logical_views
 from headrace.define.model import Alert, Sink, Stream, Table, View
 from headrace.define.own import fresh_names
 from headrace.define.python.definition_script import run_script
-from headrace.define.sql_definitions import build_alert, build_derived, build_sink, build_table, read_definitions
+from headrace.define.sql_definitions import read_definitions
 from headrace.define.table_parts import over_table, with_parts
 from headrace.define.unresolved import (
     PlacedDefinition,

@@ -14,7 +14,7 @@ from headrace.define.table_joins import TableScope, apply_join, apply_queries
 from headrace.errors import DefinitionError
 from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, located
-from headrace.language.statements.select_rows import GENERATORS
+from headrace.language.statements.select_rows import is_generator
 from headrace.language.syntax import (
     Call,
     ExplodeStep,
@@ -157,7 +157,7 @@ def _explode(step: ExplodeStep, rows: DerivedRows, source: SourceText) -> Derive
 
 def contains_generator(node: Node) -> bool:
     """Whether explode or one of its like is in an expression."""
-    return any(isinstance(part, Call) and part.name.lower() in GENERATORS for part in walk(node))
+    return any(is_generator(part) for part in walk(node))
 
 
 def _rows_of_select(
@@ -210,7 +210,7 @@ def hoist(
         (part, node, names)
         for node, names in items
         for part in walk(node)
-        if isinstance(part, Call) and part.name.lower() in GENERATORS
+        if isinstance(part, Call) and is_generator(part)
     ]
     if not calls:
         return rows, scope

@@ -11,13 +11,13 @@ from headrace.define.model import Sink, Stream, Table, View
 from headrace.define.sql_definitions import Declaration
 from headrace.define.view_columns import contains_aggregate
 from headrace.errors import DefinitionError, Location, nearest
+from headrace.language.outline import rewrite
 from headrace.language.source_text import SourceText
 from headrace.language.statements.create_alert import AlertStatement
 from headrace.language.statements.create_sink import SinkStatement
 from headrace.language.statements.create_stream import DerivedStatement
 from headrace.language.statements.create_table import DerivedTable
 from headrace.language.statements.create_view import ViewStatement
-from headrace.language.statements.heading import rewrite
 from headrace.language.syntax import StreamRead
 from headrace.language.terms import quote
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,8 @@ from headrace.errors import DefinitionError
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import FollowUpError, Mistakes, each, join, located
 from headrace.language.statements.create_view import ViewStatement
-from headrace.language.syntax import Call, Literal, Name, Node, SelectItem, Star, walk
+from headrace.language.statements.select_rows import is_generator
+from headrace.language.syntax import Call, Literal, Name, Node, SelectItem, Star, TableQuery, conjuncts, walk
 from headrace.language.terms import quote
 from headrace.types import INT, Expression
 
@@ -71,15 +72,26 @@ def _read_from(
     select: ViewStatement, streams: Mapping[str, Stream], tables: Mapping[str, Table]
 ) -> tuple[Stream, RowScope, Node | None]:
     """Return what the view aggregates, its base stream or the rows of FROM as a derived stream; and their names."""
-    item = select.from_clause.input
+    item, nodes = select.from_clause.input, [item.node for item in select.items]
+    stream = streams.get((item.name or "").lower())
+    if stream and not _makes_rows(select, nodes):
+        return stream, DerivedRows.of(stream, item.alias).scope(), select.where
     inputs = Inputs(select.source, streams, tables=tables).with_queries(select.queries)
     rows = rows_of_from(select.from_clause, replace(inputs, where=select.where))
     rows, where = apply_queries(select.where, rows, inputs.table_scope)
-    exploded, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
-    stream = streams.get((item.name or "").lower())
-    if stream is None or exploded != DerivedRows.of(stream, item.alias):
-        stream = exploded.stream(item.name or item.alias or select.name)
+    rows, scope = hoist(select.source, rows, [(each.node, [each.alias or "col"]) for each in select.items])
+    if stream is None or rows != DerivedRows.of(stream, item.alias):
+        stream = rows.stream(item.name or item.alias or select.name)
     return stream, scope, where
+
+
+def _makes_rows(select: ViewStatement, nodes: Iterable[Node]) -> bool:
+    """Return True if the rows that are aggregated are not just the events of a stream."""
+    source = select.from_clause
+    if source.steps or source.input.columns or select.queries:
+        return True
+    parts = [part for node in (*nodes, *conjuncts(select.where)) for part in walk(node)]
+    return any(isinstance(part, TableQuery) or is_generator(part) for part in parts)
 
 
 def _check_where(select: ViewStatement, scope: RowScope, reader: ShapeReader) -> Expression | None:

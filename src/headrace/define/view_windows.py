@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal as LiteralType
@@ -275,6 +276,9 @@ def _span(source: SourceText, node: Node, kind: str, zone: str | None = None) ->
 
 def read_span(text: str, zone: str | None) -> int | Calendar:
     """A size as text: a fixed duration in ms, or a calendar."""
+    if zone is None:
+        with suppress(DefinitionError):
+            return parse_duration(text)
     calendar = read_calendar(text, zone)
     return _in_zone(parse_duration(text), zone) if calendar is None else calendar
 

@@ -1,4 +1,4 @@
-"""Names of streams, views, fields and columns: those that can be used, and how they are quoted."""
+"""Names of streams, views, fields and columns: how they are declared, and those that can be used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 
 from headrace.errors import DefinitionError
+from headrace.language.source_text import WORD, Token, located
+from headrace.language.token_cursor import TokenCursor
 from headrace.names import encode_name
 
 LONGEST_NAME = 63
@@ -26,7 +28,7 @@ def check_name(name: str, what: str) -> None:
         raise DefinitionError(
             f"the name of the {what} '{name[:20]}…' has {len(name)} characters", expected="at most 63"
         )
-    if what in DECLARED:
+    if what in DECLARED and not _NAME.fullmatch(name):
         _check_path(name, what)
     by_kind = {"key": RESERVED_COLUMNS, "column": RESERVED_COLUMNS, "field": WINDOW_COLUMNS}
     if name.lower() in by_kind.get(what, frozenset()):
@@ -78,3 +80,18 @@ def check_distinct(names: Iterable[str], what: str) -> None:
 def in_double_quotes(name: str) -> str:
     """Return a name as DuckDB's SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def read_declared_name(cursor: TokenCursor, what: str) -> Token:
+    """Read the name of the stream or view that the statement declares."""
+    cursor.accept("IF", "NOT", "EXISTS")  # a definition says what there is
+    token = cursor.expect_name(f"the {what}")
+    cursor.declaring = token.text
+    if cursor.sees_symbol("-", ".") and cursor.ahead(1).kind == WORD:
+        cursor.index += 2
+        name = cursor.source.text[token.start : cursor.last_end]
+        plain = name.replace("-", "_") if "-" in name else name.rpartition(".")[2]
+        raise cursor.error(token.start, f"'{name}' cannot name a {what}", write=plain, end=cursor.last_end)
+    with cursor.mistakes.collect(), located(cursor.source, token.start):
+        check_name(token.text, what)
+    return token

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from headrace.errors import DefinitionError, nearest
 from headrace.language.literals import DECIMALS, TYPES, read_type
+from headrace.language.outline import Outline
 from headrace.language.source_text import (
     END,
     QUOTED,
@@ -51,8 +52,12 @@ class TokenCursor:
         *,
         foreign: ForeignSyntax | None = None,
         in_statement: bool = False,
+        is_aggregate: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """`in_statement` allows queries in conditions. Without `unreadable`, a piece that is no token raises."""
+        """`in_statement` allows queries in conditions. Without `unreadable`, a piece that is no token raises.
+
+        `is_aggregate` tells names of aggregates, which the queries of streams do not have.
+        """
         self.source = source
         self.tokens = tokenize(source, unreadable)
         self.unreadable = [] if unreadable is None else unreadable
@@ -61,6 +66,7 @@ class TokenCursor:
         self.mistakes = Mistakes()  # of the statement that is being read
         self.declaring: str | None = None  # the name of what it declares, when that is known
         self.in_statement = in_statement
+        self.is_aggregate = is_aggregate
         self.foreign = foreign
 
     @property
@@ -87,6 +93,10 @@ class TokenCursor:
     def last_end(self) -> int:
         """The offset after the token that was read last."""
         return self.tokens[self.index - 1].end
+
+    def outline(self, start: int) -> Outline:
+        """Return the outline of a statement that begins at an offset and ends before the next token."""
+        return self.foreign.outline(start, self.last_end) if self.foreign else Outline(start, self.last_end)
 
     def at_end(self) -> bool:
         """Return True at the end of the statement."""

@@ -30,7 +30,7 @@ from headrace.define.python.query_builder import Aggregation, Query, Queryable, 
 from headrace.define.python.query_rows import all_rows_of, join_conditions, rows_of
 from headrace.define.python.source_builder import read_unique
 from headrace.define.relation_rewrites import view_over
-from headrace.define.stream_builder import read_fields
+from headrace.define.sql_definitions import read_fields
 from headrace.define.table_parts import derived_table, make_table, over_table
 from headrace.define.view_columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
 from headrace.define.view_windows import is_bucket, read_bucket, read_span

@@ -14,7 +14,7 @@ from headrace.aggregate.udaf import UdafDefinition, declare_aggregate
 from headrace.define.expression.functions import ALIASES, FUNCTIONS
 from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
 from headrace.define.python.query_builder import Aggregation, caller, source_of
-from headrace.define.stream_builder import read_fields
+from headrace.define.sql_definitions import read_fields
 from headrace.errors import DefinitionError
 from headrace.language.identifiers import check_name
 from headrace.language.literals import read_type

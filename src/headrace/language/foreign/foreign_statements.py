@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headrace.errors import DefinitionError, nearest
 from headrace.language.foreign.unavailable import NAME
@@ -14,9 +13,6 @@ from headrace.language.statements.create_table import sees_table
 from headrace.language.statements.with_options import NO_DEBEZIUM, UNWRAP, sees_options
 from headrace.language.terms import quote, unquote
 from headrace.language.token_cursor import TokenCursor
-
-if TYPE_CHECKING:
-    from headrace.language.foreign.foreign_syntax import ForeignSyntax
 
 _SEND = "send events and rows with `headrace send`, HTTP or Python"
 _QUERIES = "for queries use `headrace ask` or `headrace sql`"
@@ -94,7 +90,7 @@ def _in_postgres(options: str) -> str:
     return f"WITH (connector = 'postgres', url = 'secret:PG_URL', table = {table[1]})"
 
 
-def read_before_create(cursor: TokenCursor, foreign: ForeignSyntax) -> None:
+def read_before_create(cursor: TokenCursor) -> None:
     """Read INSERT INTO as the view that it keeps; refuse what does not begin with CREATE."""
     start = cursor.next
     if cursor.sees("APPLY", "CHANGES") or (
@@ -106,7 +102,7 @@ def read_before_create(cursor: TokenCursor, foreign: ForeignSyntax) -> None:
             cursor.skip_rest()
             raise error
     if cursor.sees("INSERT", "INTO"):
-        _read_insert(cursor, foreign)
+        _read_insert(cursor)
     if cursor.sees("SELECT") or cursor.sees("WITH"):
         raise _unnamed_query(cursor)
     if not cursor.sees("CREATE"):
@@ -117,7 +113,7 @@ def read_before_create(cursor: TokenCursor, foreign: ForeignSyntax) -> None:
         )  # fmt: skip
 
 
-def read_kind(cursor: TokenCursor, foreign: ForeignSyntax) -> bool:
+def read_kind(cursor: TokenCursor) -> bool:
     """Read the words after CREATE that other systems have; return True if they mean CREATE MATERIALIZED VIEW."""
     _refuse_temporary(cursor)
     if (cursor.sees("SOURCE") and cursor.ahead(1).upper in ("STREAM", "TABLE", "CONNECTOR")) or (
@@ -130,11 +126,16 @@ def read_kind(cursor: TokenCursor, foreign: ForeignSyntax) -> bool:
         return False
     if not (cursor.sees("TABLE") or cursor.next.upper in _KINDS):
         return False
-    _read_view_of_other_kind(cursor, foreign)
+    _read_view_of_other_kind(cursor)
     return True
 
 
-def _read_insert(cursor: TokenCursor, foreign: ForeignSyntax) -> None:
+def _instead(cursor: TokenCursor, reason: str, start: int, end: int, text: str) -> None:
+    assert cursor.foreign is not None, "it is the second pass"
+    cursor.foreign.instead(reason, start, end, text)
+
+
+def _read_insert(cursor: TokenCursor) -> None:
     """Read INSERT INTO name SELECT … as the view that it would keep up to date."""
     insert, into, name = cursor.next, cursor.ahead(1), cursor.ahead(2)
     if name.kind not in (WORD, QUOTED) or cursor.ahead(3).upper != "SELECT":
@@ -142,7 +143,7 @@ def _read_insert(cursor: TokenCursor, foreign: ForeignSyntax) -> None:
     words = [replace(insert, text=word) for word in ("CREATE", "MATERIALIZED", "VIEW")]
     cursor.tokens[cursor.index : cursor.index + 3] = [*words, name, replace(into, text="AS")]
     text = f"CREATE MATERIALIZED VIEW {cursor.source.text[name.start : name.end]} AS"
-    foreign.instead("a view is kept up to date without INSERT", insert.start, name.end, text)
+    _instead(cursor, "a view is kept up to date without INSERT", insert.start, name.end, text)
 
 
 def _refuse_temporary(cursor: TokenCursor) -> None:
@@ -163,7 +164,7 @@ def _refuse_temporary(cursor: TokenCursor) -> None:
     cursor.reset(start)
 
 
-def _read_view_of_other_kind(cursor: TokenCursor, foreign: ForeignSyntax) -> None:
+def _read_view_of_other_kind(cursor: TokenCursor) -> None:
     """Read the words of CREATE TABLE … AS SELECT and CREATE TEMPORARY VIEW … AS SELECT."""
     start = cursor.next.start
     while cursor.next.upper in _KINDS:
@@ -183,7 +184,7 @@ def _read_view_of_other_kind(cursor: TokenCursor, foreign: ForeignSyntax) -> Non
         "TABLE": "CREATE TABLE … AS SELECT is CREATE MATERIALIZED VIEW here",
         "VIEW": "a definition is not temporary: CREATE MATERIALIZED VIEW reads streams, CREATE VIEW reads views",
     }
-    foreign.instead(reasons[token.upper], start, token.end, "MATERIALIZED VIEW")
+    _instead(cursor, reasons[token.upper], start, token.end, "MATERIALIZED VIEW")
 
 
 def unknown_statement(cursor: TokenCursor) -> DefinitionError:
@@ -216,8 +217,10 @@ def _unnamed_query(cursor: TokenCursor) -> DefinitionError:
 # Sinks
 
 
-def sink_of_query(cursor: TokenCursor, name: Token) -> DefinitionError:
-    """Return the error of CREATE SINK s AS SELECT … WITH (…)."""
+def refuse_sink_of_query(cursor: TokenCursor, name: Token) -> None:
+    """Refuse CREATE SINK s AS SELECT … WITH (…), and INTO."""
+    if not (cursor.sees("AS") or cursor.sees("INTO")):
+        return
     at, word, start = cursor.next.start, cursor.take().upper, cursor.index
     while not (cursor.at_end() or sees_options(cursor)):
         cursor.take()
@@ -233,7 +236,7 @@ def sink_of_query(cursor: TokenCursor, name: Token) -> DefinitionError:
         message += ", with all columns"
         options = _in_postgres(cursor.text_since(rest))
         written = f"CREATE SINK {quote(name.text)} FROM {' '.join(rows_of['rows'].split())} {options}"
-    return cursor.error(
+    raise cursor.error(
         at, message,
         fix=None if is_query else f"write CREATE SINK {quote(name.text)} FROM view WITH (…)",
         write=written if is_query else None, span=statement_at(cursor.source, at),

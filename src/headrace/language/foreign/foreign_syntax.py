@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
@@ -15,9 +15,10 @@ from headrace.language.foreign import foreign_statements, foreign_streams, unava
 from headrace.language.foreign.foreign_functions import is_aggregate_elsewhere
 from headrace.language.identifiers import in_double_quotes
 from headrace.language.literals import read_duration
+from headrace.language.outline import Outline, TextEdit
 from headrace.language.source_text import END, NUMBER, WORD, Token
-from headrace.language.statements.heading import Outline, TextEdit
-from headrace.language.syntax import Call, JoinItem, Node, RowItem, SelectItem, StarItem, walk
+from headrace.language.statements.select_rows import contains_aggregate
+from headrace.language.syntax import Call, Node, SelectItem, walk
 from headrace.language.terms import quote
 from headrace.language.token_cursor import TokenCursor
 
@@ -66,8 +67,22 @@ _NOT_IN_ROWS = {
 class ForeignSyntax:
     """What one statement has of other systems; its methods are called at the places where it may stand."""
 
-    def __init__(self, is_aggregate: Callable[[str], bool] = is_aggregate_elsewhere) -> None:
-        self._is_aggregate = is_aggregate
+    read_before_create = staticmethod(foreign_statements.read_before_create)
+    read_kind = staticmethod(foreign_statements.read_kind)
+    unknown_statement = staticmethod(foreign_statements.unknown_statement)
+    refuse_sink_of_query = staticmethod(foreign_statements.refuse_sink_of_query)
+    refuse_stream_clause = staticmethod(foreign_streams.refuse_stream_clause)
+    refuse_encoding = staticmethod(foreign_streams.refuse_encoding)
+    constraint = staticmethod(foreign_streams.constraint)
+    refuse_field_without_type = staticmethod(foreign_streams.refuse_field_without_type)
+    refuse_field_clause = staticmethod(foreign_streams.refuse_field_clause)
+    refuse_source = staticmethod(unavailable.refuse_source)
+    refuse_after_source = staticmethod(unavailable.refuse_after_source)
+    refuse_watermark = staticmethod(unavailable.refuse_watermark)
+    refuse_join = staticmethod(unavailable.refuse_join)
+    read_after_joined = staticmethod(unavailable.read_after_joined)
+
+    def __init__(self) -> None:
         self._parts = Outline()
         self._in_select = False  # OVER is read there
 
@@ -82,47 +97,6 @@ class ForeignSyntax:
 
     def _add(self, at: int, text: str) -> None:
         self._parts = replace(self._parts, edits=(*self._parts.edits, TextEdit(at, at, text)))
-
-    # Statements
-
-    def read_before_create(self, cursor: TokenCursor) -> None:
-        """Read INSERT INTO as the view that it keeps; refuse what does not begin with CREATE."""
-        foreign_statements.read_before_create(cursor, self)
-
-    def read_kind(self, cursor: TokenCursor) -> bool:
-        """Read the words after CREATE; return True if they mean CREATE MATERIALIZED VIEW."""
-        return foreign_statements.read_kind(cursor, self)
-
-    def unknown_statement(self, cursor: TokenCursor) -> DefinitionError:
-        """Return the error of what cannot be created."""
-        return foreign_statements.unknown_statement(cursor)
-
-    def refuse_sink_of_query(self, cursor: TokenCursor, name: Token) -> None:
-        """Refuse CREATE SINK s AS SELECT … WITH (…), and INTO."""
-        if cursor.sees("AS") or cursor.sees("INTO"):
-            raise foreign_statements.sink_of_query(cursor, name)
-
-    # Streams
-
-    def refuse_stream_clause(self, cursor: TokenCursor) -> None:
-        """Refuse what other systems have before and after the fields of a stream."""
-        foreign_streams.refuse_stream_clause(cursor)
-
-    def refuse_encoding(self, cursor: TokenCursor) -> None:
-        """Refuse the formats that RisingWave has before ENCODE."""
-        foreign_streams.refuse_encoding(cursor)
-
-    def constraint(self, cursor: TokenCursor, owner: str) -> DefinitionError:
-        """Return the error of PRIMARY KEY (a, b) among the fields of a stream."""
-        return foreign_streams.constraint(cursor, owner)
-
-    def refuse_field_without_type(self, cursor: TokenCursor, owner: str, name: Token) -> None:
-        """Refuse a name that PRIMARY KEY follows."""
-        foreign_streams.refuse_field_without_type(cursor, owner, name)
-
-    def refuse_field_clause(self, cursor: TokenCursor, owner: str, name: Token) -> None:
-        """Refuse KEY, DEFAULT and CODEC after a field."""
-        foreign_streams.refuse_field_clause(cursor, owner, name)
 
     # Around a query
 
@@ -270,8 +244,8 @@ class ForeignSyntax:
         _refuse_qualify(cursor, start, "LIMIT … BY", f"QUALIFY {number} <= {limit}")
         return True
 
-    def read_after_view(self, cursor: TokenCursor, *, is_of_rows: bool) -> None:
-        """Refuse clauses that views do not have; with `is_of_rows` the rows would be events, which QUALIFY numbers."""
+    def read_after_view(self, cursor: TokenCursor, items: Sequence[SelectItem], *, grouped: bool) -> None:
+        """Refuse clauses that views do not have; QUALIFY would number events if the query has no aggregates."""
         while cursor.next.upper in _NOT_IN_VIEWS:
             word, at = cursor.next.upper, cursor.next.start
             clause = "SORT BY" if word == "SORT" else word
@@ -279,7 +253,7 @@ class ForeignSyntax:
             cursor.take()
             while not cursor.at_end() and (word in _SECOND_QUERY or cursor.next.upper not in _NOT_IN_VIEWS):
                 cursor.take()
-            if word == "QUALIFY" and is_of_rows:
+            if word == "QUALIFY" and not (grouped or any(contains_aggregate(cursor, item.node) for item in items)):
                 raise unavailable.instead_of_numbers(cursor.source, at, "QUALIFY ROW_NUMBER")
             if word == "QUALIFY":
                 _refuse_qualify(cursor, start, "QUALIFY", cursor.text_since(start))
@@ -333,16 +307,13 @@ class ForeignSyntax:
         if cursor.next.upper in _NOT_IN_ROWS:
             raise _not_in_rows(cursor)
 
-    def refuse_aggregates(
-        self, cursor: TokenCursor, items: Iterable[StarItem | RowItem], where: Node | None, created: Token | None
-    ) -> None:
+    def refuse_aggregates(self, cursor: TokenCursor, nodes: Sequence[Node], created: Token | None) -> None:
         """Refuse aggregates and OVER in the making of rows; `created` is the word STREAM, None in a query in FROM."""
-        nodes = [item.node for item in items if isinstance(item, RowItem)] + ([where] if where else [])
         calls = (part for node in nodes for part in walk(node) if isinstance(part, Call))
         over = next((call for call in calls if call.written and call.written.over is not None), None)
         if over:
             raise unavailable.instead_of_numbers(cursor.source, over.at, over.name)
-        aggregate = next((node for node in nodes if self.contains_aggregate(node)), None)
+        aggregate = next((node for node in nodes if contains_aggregate(cursor, node)), None)
         at = aggregate.at if aggregate else cursor.next.start
         if aggregate or cursor.sees("GROUP", "BY"):
             what = "an aggregate" if aggregate else "GROUP BY"
@@ -356,43 +327,8 @@ class ForeignSyntax:
                 fix=f"write CREATE MATERIALIZED VIEW {quote(cursor.declaring or 'v')} AS SELECT …",
                 write="MATERIALIZED VIEW", span=(created.start, created.end),
             )  # fmt: skip
-        if not self.refuse_set_operation_later(cursor):
+        if not (cursor.sees("EXCEPT") or cursor.sees("INTERSECT")):  # the query refuses these
             self.refuse_clause_of_rows(cursor)
-
-    def refuse_set_operation_later(self, cursor: TokenCursor) -> bool:
-        """Return True before EXCEPT and INTERSECT, which the query refuses."""
-        return cursor.sees("EXCEPT") or cursor.sees("INTERSECT")
-
-    def aggregates_in(self, items: Iterable[SelectItem]) -> bool:
-        """Return True if an item has an aggregate."""
-        return any(self.contains_aggregate(item.node) for item in items)
-
-    def contains_aggregate(self, node: Node) -> bool:
-        """Return True if an aggregate is somewhere in the expression."""
-        return any(isinstance(part, Call) and self._is_aggregate(part.name) for part in walk(node))
-
-    # FROM
-
-    def refuse_watermark(self, cursor: TokenCursor) -> None:
-        """Refuse WATERMARK at DELAY OF INTERVAL 1 MINUTE of Spark."""
-        if cursor.sees("WATERMARK"):
-            raise unavailable.watermark_of_query(cursor)
-
-    def refuse_source(self, cursor: TokenCursor, windowed: bool) -> None:
-        """Refuse sessions, UNNEST and windows where FROM names a stream."""
-        unavailable.refuse_source(cursor, windowed)
-
-    def refuse_after_source(self, cursor: TokenCursor, token: Token) -> None:
-        """Refuse functions and MATCH_RECOGNIZE; the name before them has been read."""
-        unavailable.refuse_after_source(cursor, token)
-
-    def refuse_join(self, cursor: TokenCursor) -> None:
-        """Refuse the kinds of joins that rows do not have."""
-        unavailable.refuse_join(cursor)
-
-    def read_after_joined(self, cursor: TokenCursor, item: JoinItem, as_of: Token | None) -> JoinItem:
-        """Read WITHIN of ksqlDB; refuse ASOF JOIN, which begins with the token `as_of`."""
-        return unavailable.read_after_joined(cursor, item, as_of)
 
     # Calls
 

@@ -24,16 +24,15 @@ def read_again(
     cursor: TokenCursor,
     read: Callable[[TokenCursor], Declared[Any]],
     errors: list[DefinitionError],
-    is_aggregate: Callable[[str], bool],
 ) -> list[Declared[Any]]:
     """Read a statement with what other systems write; its mistakes are added to `errors`."""
     start = cursor.index
-    cursor.foreign = ForeignSyntax(is_aggregate)
+    cursor.foreign = ForeignSyntax()
     try:
         return [read(cursor)]
     except DefinitionError as e:
         mistakes = [*cursor.mistakes.errors, *each(e)]
-        rest = _without_broken_parts(cursor, start, mistakes, read, is_aggregate)
+        rest = _without_broken_parts(cursor, start, mistakes, read)
         while cursor.next.kind != END and not cursor.accept_symbol(";"):
             cursor.take()
         unreadable = [token.error for token in cursor.tokens[start : cursor.index] if token.error]
@@ -50,7 +49,6 @@ def _without_broken_parts(
     start: int,
     mistakes: list[DefinitionError],
     read: Callable[[TokenCursor], Declared[Any]],
-    is_aggregate: Callable[[str], bool],
 ) -> list[Declared[Any]]:
     """Return the view of a statement without the parts that could not be read; their mistakes are added."""
     tokens, place = cursor.tokens, cursor.index
@@ -65,7 +63,7 @@ def _without_broken_parts(
         words |= {statement[i].text.lower() for i in part if statement[i].kind in (WORD, QUOTED)}
         statement = [token for i, token in enumerate(statement) if i not in part]
         cursor.tokens, cursor.index = [*tokens[:start], *statement, *after], start
-        cursor.foreign = ForeignSyntax(is_aggregate)
+        cursor.foreign = ForeignSyntax()
         try:
             rest = [read(cursor)]
             break

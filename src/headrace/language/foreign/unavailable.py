@@ -109,8 +109,10 @@ def _session_table(cursor: TokenCursor) -> DefinitionError:
     )  # fmt: skip
 
 
-def watermark_of_query(cursor: TokenCursor) -> DefinitionError:
-    """Return the error of WATERMARK at DELAY OF INTERVAL 1 MINUTE of Spark, after the stream."""
+def refuse_watermark(cursor: TokenCursor) -> None:
+    """Refuse WATERMARK at DELAY OF INTERVAL 1 MINUTE of Spark, after the stream."""
+    if not cursor.sees("WATERMARK"):
+        return
     first, at = cursor.index, cursor.ahead(1).text
     while not (cursor.at_end() or cursor.sees("DELAY")):
         cursor.take()
@@ -119,7 +121,7 @@ def watermark_of_query(cursor: TokenCursor) -> DefinitionError:
     if not cursor.at_end():
         read_expression(cursor)
     patience = cursor.text_since(delay) if cursor.index > delay else "INTERVAL 1 MINUTE"
-    return cursor.error(
+    raise cursor.error(
         cursor.tokens[first].start, "the watermark is declared by the stream",
         fix=f"remove it here, and write WATERMARK FOR {at} AS {at} - {patience} as the last field of CREATE STREAM",
         write=" ", span=cursor.span_since(first),

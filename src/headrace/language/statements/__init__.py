@@ -66,7 +66,7 @@ def read_statements(
     """
     declared: list[Declared[T]] = []
     errors: list[DefinitionError] = []
-    cursor = TokenCursor(source, errors, in_statement=True)
+    cursor = TokenCursor(source, errors, in_statement=True, is_aggregate=is_aggregate)
 
     def read(cursor: TokenCursor) -> Declared[T]:
         cursor.mistakes, cursor.declaring = Mistakes(), None
@@ -89,7 +89,7 @@ def read_statements(
             from headrace.language.foreign.recovery import read_again  # loaded after a mistake only
 
             cursor.reset(start)
-            declared += read_again(cursor, read, errors, is_aggregate)
+            declared += read_again(cursor, read, errors)
     return declared, errors
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from headrace.errors import DefinitionError
 from headrace.language.expressions import read_expression
+from headrace.language.identifiers import read_declared_name
 from headrace.language.literals import read_duration
 from headrace.language.source_text import QUOTED, WORD, SourceText
-from headrace.language.statements.heading import read_declared_name
 from headrace.language.statements.with_options import WrittenOption, read_options, sees_options
 from headrace.language.syntax import Node, SelectItem, Star
 from headrace.language.token_cursor import TokenCursor

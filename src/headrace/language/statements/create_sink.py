@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headrace.errors import DefinitionError
 from headrace.language.expressions import read_expression
+from headrace.language.identifiers import read_declared_name
 from headrace.language.source_text import SourceText
-from headrace.language.statements.heading import read_declared_name
 from headrace.language.statements.with_options import WrittenOption, read_options
 from headrace.language.syntax import Node
 from headrace.language.token_cursor import TokenCursor

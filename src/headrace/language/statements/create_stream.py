@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from headrace.errors import DefinitionError, nearest
 from headrace.language.expressions import read_expression
-from headrace.language.identifiers import check_name
+from headrace.language.identifiers import check_name, read_declared_name
 from headrace.language.literals import DECIMALS, TYPES, read_duration, read_type
+from headrace.language.outline import NO_OUTLINE, Outline
 from headrace.language.paths import format_path, parse_path
 from headrace.language.source_text import END, STRING, SYMBOL, SourceText, Token, located
-from headrace.language.statements.heading import NO_OUTLINE, Outline, end_outline, read_declared_name
 from headrace.language.statements.select_rows import read_query
 from headrace.language.statements.with_options import FormatClause, read_comment, read_format
 from headrace.language.syntax import (
@@ -414,7 +414,7 @@ def _read_derived(cursor: TokenCursor, start: int, created: Token) -> DerivedSta
     watermark = read_only_watermark(cursor, name) if cursor.sees_symbol("(") and not is_constraint else None
     query = read_defining_query(cursor, created, "stream", f"CREATE STREAM {name.text}")
     mistakes = tuple(cursor.mistakes.errors)
-    outline = end_outline(cursor, start)
+    outline = cursor.outline(start)
     return DerivedStatement(cursor.source, name.start, name.text, query, watermark, mistakes, outline)
 
 

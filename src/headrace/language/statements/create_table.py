@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.language.identifiers import read_declared_name
 from headrace.language.source_text import Token
 from headrace.language.statements.create_stream import (
     DerivedStatement,
@@ -16,7 +17,6 @@ from headrace.language.statements.create_stream import (
     read_key_columns,
     read_only_watermark,
 )
-from headrace.language.statements.heading import end_outline, read_declared_name
 from headrace.language.token_cursor import TokenCursor
 
 
@@ -69,5 +69,5 @@ def _read_derived(cursor: TokenCursor, start: int, created: Token) -> DerivedTab
     key = tuple(read_key_columns(cursor))
     query = read_defining_query(cursor, created, "table", f"PRIMARY KEY of table '{name.text}'")
     mistakes = tuple(cursor.mistakes.errors)
-    outline = end_outline(cursor, start)
+    outline = cursor.outline(start)
     return DerivedTable(cursor.source, name.start, name.text, query, watermark, mistakes, outline, key)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from headrace.errors import DefinitionError
 from headrace.language.durations import SECOND_MS
 from headrace.language.expressions import read_expression
+from headrace.language.identifiers import read_declared_name
 from headrace.language.literals import read_duration
+from headrace.language.outline import NO_OUTLINE, Outline
 from headrace.language.source_text import END, NUMBER, QUOTED, WORD, SourceText
-from headrace.language.statements.heading import NO_OUTLINE, Outline, end_outline, read_declared_name
 from headrace.language.statements.select_rows import read_from, read_selected, read_star, read_with
 from headrace.language.syntax import (
     FromClause,
@@ -138,9 +139,9 @@ def read_view(cursor: TokenCursor, start: int) -> ViewStatement:
     order = read_order(cursor) if cursor.accept("ORDER", "BY") else []
     limit = _read_limit(cursor)
     if foreign:
-        foreign.read_after_view(cursor, is_of_rows=not (groups or all_keys or foreign.aggregates_in(items)))
+        foreign.read_after_view(cursor, items, grouped=bool(groups or all_keys))
     outline = replace(
-        end_outline(cursor, start), groups_at=groups_at, has_groups=bool(groups), where=where_span, items_end=items_end
+        cursor.outline(start), groups_at=groups_at, has_groups=bool(groups), where=where_span, items_end=items_end
     )
     return ViewStatement(
         cursor.source, name.start, name.text, schedule_ms, tuple(items), from_clause, where, tuple(groups),

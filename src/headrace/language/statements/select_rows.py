@@ -33,6 +33,7 @@ from headrace.language.syntax import (
     RowSelect,
     SampleClause,
     StarItem,
+    walk,
 )
 from headrace.language.token_cursor import TokenCursor
 
@@ -107,8 +108,11 @@ def _read_select(cursor: TokenCursor, created: Token | None) -> RowSelect:
     if cursor.foreign:
         cursor.foreign.read_final(cursor)
     where = read_expression(cursor) if cursor.accept("WHERE") else None
+    nodes = [item.node for item in items if isinstance(item, RowItem)] + ([where] if where else [])
     if cursor.foreign:
-        cursor.foreign.refuse_aggregates(cursor, items, where, created)
+        cursor.foreign.refuse_aggregates(cursor, nodes, created)
+    elif any(contains_aggregate(cursor, node) for node in nodes):
+        raise cursor.unexpected("rows of events")
     return RowSelect(at, tuple(items), source, where)
 
 
@@ -124,6 +128,11 @@ def _read_item(cursor: TokenCursor) -> StarItem | RowItem:
     ):
         return RowItem(node, (cursor.expect_name("a column").text,))
     return RowItem(node)
+
+
+def contains_aggregate(cursor: TokenCursor, node: Node) -> bool:
+    """Return True if an aggregate is somewhere in the expression."""
+    return any(isinstance(part, Call) and cursor.is_aggregate(part.name) for part in walk(node))
 
 
 def read_selected(cursor: TokenCursor) -> Node:
@@ -334,6 +343,11 @@ def _read_as_of(cursor: TokenCursor) -> Node | None:
 
 
 # Arrays
+
+
+def is_generator(node: Node) -> bool:
+    """Return True for a call of explode or one of its like."""
+    return isinstance(node, Call) and node.name.lower() in GENERATORS
 
 
 def _read_lateral_view(cursor: TokenCursor, at: int) -> ExplodeStep:

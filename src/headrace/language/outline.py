@@ -1,13 +1,11 @@
-"""What statements share: the name that they declare, and where their parts are written."""
+"""Where the parts of a statement are written, and what to write in their place."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.language.identifiers import check_name
-from headrace.language.source_text import WORD, SourceText, Token, located
-from headrace.language.token_cursor import TokenCursor
+from headrace.language.source_text import SourceText
 
 
 @dataclass(frozen=True)
@@ -53,23 +51,3 @@ def rewrite(source: SourceText, outline: Outline, groups: Sequence[str] = ()) ->
         offset = max(offset, edit.end)
     text = "".join([*pieces, source.text[offset : outline.end]])
     return " ".join(line.strip() for line in text.splitlines()).replace("  ", " ").strip()
-
-
-def read_declared_name(cursor: TokenCursor, what: str) -> Token:
-    """Read the name of the stream or view that the statement declares."""
-    cursor.accept("IF", "NOT", "EXISTS")  # a definition says what there is
-    token = cursor.expect_name(f"the {what}")
-    cursor.declaring = token.text
-    if cursor.sees_symbol("-", ".") and cursor.ahead(1).kind == WORD:
-        cursor.index += 2
-        name = cursor.source.text[token.start : cursor.last_end]
-        plain = name.replace("-", "_") if "-" in name else name.rpartition(".")[2]
-        raise cursor.error(token.start, f"'{name}' cannot name a {what}", write=plain, end=cursor.last_end)
-    with cursor.mistakes.collect(), located(cursor.source, token.start):
-        check_name(token.text, what)
-    return token
-
-
-def end_outline(cursor: TokenCursor, start: int) -> Outline:
-    """Return the outline of a statement that begins at an offset and is read up to here."""
-    return cursor.foreign.outline(start, cursor.last_end) if cursor.foreign else Outline(start, cursor.last_end)
