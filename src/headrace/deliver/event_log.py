@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.define.model import Stream
 from headrace.deliver.derived_events import DerivedReader
-from headrace.deliver.event_chunks import ROW, Chunk, Places, count_until, cursor_of_last, read_chunk
+from headrace.deliver.event_chunks import CHUNK_ROWS, ROW, Chunk, Places, count_until, cursor_of_last, read_chunk
 from headrace.deliver.event_page import EARLIEST, LATEST, START, Columns, EventCursor, EventPage
 from headrace.deliver.filters import EventFilter, make_filter
 from headrace.deliver.notifier import Notifier
@@ -76,14 +76,19 @@ class EventLog:
         self._selected: OrderedDict[tuple[EventCursor, EventFilter | None], Selected] = OrderedDict()
         self._pages: OrderedDict[tuple[int, int], tuple[Selected, tuple[bytes, ...]]] = OrderedDict()
         self._of: tuple[Stream, Stream] | None = None  # whose fields the caches have
-        self.bell: Notifier = base.bell if base else Notifier()
+        self.notifier: Notifier = base.notifier if base else Notifier()
         if base is None:
-            table.on_commit = self.bell.ring
+            table.on_commit = self.notifier.notify
 
     @property
     def stream(self) -> Stream:
         """Its definition now."""
         return self._stream()
+
+    @property
+    def parts(self) -> dict[str, EventLog]:
+        """The logs that it is made of, by base stream: itself."""
+        return {self._base().name: self}
 
     @property
     def tables(self) -> tuple[LakeTable, ...]:
@@ -168,6 +173,20 @@ class EventLog:
                 break
         return EventPage(self.stream.name, tuple(lines), cursor, cursor < self.end, self.columns)
 
+    def rows_after(
+        self, cursor: EventCursor, filter: EventFilter | None, limit: int
+    ) -> tuple[pa.Table, EventCursor] | None:
+        """The next events after a cursor that a filter selects, as Arrow, and the cursor after them.
+
+        None if the log ends; there may be no events and still a later cursor.
+        """
+        selected = self._selected_at(cursor, filter, read=True, rows=limit)
+        if selected is None:
+            return None
+        first = selected.places.count_until(cursor)
+        end = min(len(selected.places), first + limit)
+        return selected.events.slice(first, end - first), self._cursor_after(selected, end)
+
     def until(self, cursor: EventCursor, last: EventCursor, filter: EventFilter | None) -> tuple[bytes, ...]:
         """The events after a cursor up to another one."""
         lines: list[bytes] = []
@@ -235,7 +254,9 @@ class EventLog:
                 lines += entry[1][max(0, first - start) : end - start]
         return tuple(lines)
 
-    def _selected_at(self, cursor: EventCursor, filter: EventFilter | None, *, read: bool) -> Selected | None:
+    def _selected_at(
+        self, cursor: EventCursor, filter: EventFilter | None, *, read: bool, rows: int = 0
+    ) -> Selected | None:
         """The events of the chunk that follows a cursor; None if there is none, or it would have to be read."""
         stream, base = self.stream, self._base()
         chunk = self._known_chunk(cursor, stream, base)
@@ -243,7 +264,9 @@ class EventLog:
             if not read or cursor >= self.end:
                 return None
             with self._read:
-                chunk = self._known_chunk(cursor, stream, base) or self._read_chunk(cursor, stream, base)
+                chunk = self._known_chunk(cursor, stream, base) or self._read_chunk(
+                    cursor, stream, base, max(rows, CHUNK_ROWS)
+                )
             if chunk is None:
                 return None
         key = (chunk.after, filter)
@@ -276,12 +299,12 @@ class EventLog:
                     return chunk
         return None
 
-    def _read_chunk(self, cursor: EventCursor, stream: Stream, base: Stream) -> Chunk | None:
+    def _read_chunk(self, cursor: EventCursor, stream: Stream, base: Stream, rows: int) -> Chunk | None:
         if self._is_derived:
             derivation = self._derivation = self._derivation or DerivedReader(stream, base, self._tables)
-            chunk = derivation.read(self.table, cursor)
+            chunk = derivation.read(self.table, cursor, rows)
         else:
-            chunk = read_chunk(self.table, stream, cursor)
+            chunk = read_chunk(self.table, stream, cursor, rows)
         if chunk is not None:
             with self._lock:
                 self._chunks[chunk.after] = chunk

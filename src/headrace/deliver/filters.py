@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +25,9 @@ from headrace.store.selection import rank
 from headrace.types import Expression
 
 LONGEST = 4_000  # characters of a condition
+MOST_KNOWN = 200_000  # rows of which a reader with a condition is known to have them, or not
 Keys = tuple[tuple[str, tuple[Any, ...]], ...]
+Row = tuple[Any, ...]
 
 
 class EventFilter:
@@ -125,46 +126,95 @@ def _equals(column: pa.ChunkedArray, values: tuple[Any, ...]) -> pa.ChunkedArray
     return pc.is_in(column, pa.array(values, column.type))  # NULL is in it if it is one of the values
 
 
-Row = tuple[Any, ...]
-MOST_KNOWN = 200_000  # rows of which a reader with a condition is known to have them, or not
+class KnownRows:
+    """Which rows a reader has, as far as that is known: if that is not known of all, it may have any other one."""
+
+    def __init__(self, *, of_all: bool, most: int) -> None:
+        self.of_all = of_all
+        self.overflown = False
+        self._most = most
+        self._places: set[Row] = set()  # of rows that it has, if that is known of all; else of rows that it has not
+
+    def may_have(self, place: Row) -> bool:
+        """Whether the reader may have a row."""
+        return (place in self._places) == self.of_all
+
+    def note(self, place: Row, has: bool) -> None:
+        """The reader has a row from now on, or not."""
+        if has != self.of_all:
+            self._places.discard(place)
+            return
+        self._places.add(place)
+        if len(self._places) > self._most:
+            self._places.clear()
+            self.of_all, self.overflown = False, True
 
 
-@dataclass
 class ChangeFilter:
     """Selects the changes that one reader gets. It remembers which rows the reader has, to delete only these."""
 
-    key: tuple[tuple[str, tuple[Any, ...]], ...]
-    where: str | None
-    fresh: bool  # the reader has no row yet; else it may have any
-    _known: dict[Row, bool] = field(default_factory=dict)  # by row: whether the reader has it
-    _columns: Columns | None = None
-    _selected: list[tuple[int, set[Any]]] = field(default_factory=list)
-    _face: Evaluate | None = None
+    def __init__(
+        self,
+        key: Keys = (),
+        where: str | Expression | None = None,
+        *,
+        fresh: bool,
+        most: int = MOST_KNOWN,
+        remembers_having: bool = False,
+    ) -> None:
+        """`fresh`: the reader has no row yet; else it may have any.
+
+        `remembers_having`: remember rows also without a condition, if the view has HAVING.
+        """
+        self._key, self._where = key, where
+        self._fresh, self._most, self._remembers_having = fresh, most, remembers_having
+        self._known: KnownRows | None = None
+        self._columns: Columns | None = None
+        self._width = 0  # of what a row is known by: these columns come first
+        self._values: list[tuple[int, set[Any]]] = []  # of keys
+        self._passes: Evaluate | None = None
 
     def select(self, batch: ChangeBatch) -> tuple[Sequence[Row], Sequence[Row]]:
         """Upserts and deletes of a batch."""
         self.prepare(batch)
-        upserts = [row for row in batch.upserts if self._has_key(row)]
-        deletes = [row for row in batch.deletes if self._has_key(row)]
-        if self._face is None:
-            return upserts, deletes
-        if batch.restarted:
-            self._known.clear()
-            self.fresh = True
-        width = len(batch.deletes[0]) if batch.deletes else 0
-        places = _places(batch)
-        left = [row[: len(places)] for row in upserts if not self._face(row)]
-        kept = [row for row in upserts if self._face(row)]
-        removed = [row for row in (*(row[:width] for row in deletes), *left) if self._may_have(_place(row, places))]
-        removed = [] if batch.first else removed
-        for row in removed:
-            self._known[_place(row, places)] = False
-        for row in kept:
-            self._known[_place(row, places)] = True
-        if len(self._known) > MOST_KNOWN:  # from now on the reader may have any row
-            self._known.clear()
-            self.fresh = False
+        known, gone = self._known_rows(batch), [row for row in batch.deletes if self._has_key(row)]
+        if known is None:
+            return self.matching(batch), gone
+        kept = []
+        for row in filter(self._has_key, batch.upserts):
+            if self._passes is None or self._passes(row):
+                kept.append(row)
+            else:
+                gone.append(row[: self._width])
+        removed = [] if batch.first else [row for row in gone if known.may_have(self._place(row))]
+        for rows, has in ((gone, False), (kept, True)):
+            for row in rows:
+                known.note(self._place(row), has)
         return kept, removed
+
+    def matching(self, batch: ChangeBatch) -> list[Row]:
+        """The upserts of a batch that it selects, whatever the reader has."""
+        self.prepare(batch)
+        rows = [row for row in batch.upserts if self._has_key(row)]
+        return rows if self._passes is None else [row for row in rows if self._passes(row)]
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is known of each row whether the reader has it, or cannot be: there are too many."""
+        return self._known is not None and (self._known.of_all or self._known.overflown)
+
+    def learn(self, pages: Iterable[ChangeBatch]) -> None:
+        """The reader has the rows of these pages that are selected, and no others."""
+        self._known = KnownRows(of_all=True, most=self._most)
+        for page in pages:
+            for row in self.matching(page):
+                self._known.note(self._place(row), True)
+            if self._known.overflown:
+                return
+
+    def remembers(self, batch: ChangeBatch) -> bool:
+        """Whether it matters which rows the reader has."""
+        return self._where is not None or (self._remembers_having and batch.having)
 
     def prepare(self, batch: ChangeBatch) -> None:
         """Check it against the columns of a batch; raises QuestionError if it does not fit."""
@@ -172,8 +222,8 @@ class ChangeFilter:
             return
         types, names = dict(batch.columns), [name for name, _ in batch.columns]
         keys = [name for name in batch.keys if name not in ("window_start", "window_end")]
-        self._selected = []
-        for name, values in self.key:
+        self._values = []
+        for name, values in self._key:
             if name not in keys:
                 raise QuestionError(
                     f"view '{batch.view}' has no key '{name}'",
@@ -181,30 +231,29 @@ class ChangeFilter:
                     fix=did_you_mean(name, keys),
                 )
             values_of_key = {rank(key_value(name, types[name], value)) for value in values}
-            self._selected.append((names.index(name), values_of_key))
-        self._face = _compile(self.where, batch.columns) if self.where else None
+            self._values.append((names.index(name), values_of_key))
+        self._passes = _compile(self._where, batch.columns) if self._where else None
+        known_by = (place for place, name in enumerate(names) if name in (*batch.keys, "window_end"))
+        self._width = 1 + max(known_by, default=0)
         self._columns = batch.columns
 
+    def _known_rows(self, batch: ChangeBatch) -> KnownRows | None:
+        """What the reader has before a batch; None: it is given all deletes."""
+        if self.remembers(batch) and (self._known is None or batch.restarted):
+            self._known = KnownRows(of_all=self._fresh or batch.restarted, most=self._most)
+        self._fresh = False
+        return self._known if self.remembers(batch) else None
+
     def _has_key(self, row: Row) -> bool:
-        return all(rank(row[place]) in values_of_key for place, values_of_key in self._selected)
+        return all(rank(row[place]) in values for place, values in self._values)
 
-    def _may_have(self, place: Row) -> bool:
-        return self._known.get(place, not self.fresh)
-
-
-def _places(batch: ChangeBatch) -> range:
-    """The places of what a row is known by: they come first."""
-    last = max(
-        (place for place, (name, _) in enumerate(batch.columns) if name in (*batch.keys, "window_end")), default=0
-    )
-    return range(last + 1)
+    def _place(self, row: Row) -> Row:
+        return tuple(map(rank, row[: self._width]))
 
 
-def _place(row: Row, places: Iterable[int]) -> Row:
-    return tuple(rank(row[place]) for place in places)
-
-
-def _compile(where: str, columns: Columns) -> Evaluate:
+def _compile(where: str | Expression, columns: Columns) -> Evaluate:
+    if isinstance(where, Expression):
+        return compile_expression(where, columns)
     source = SourceText(where)
     try:
         expression = check_condition(source, parse_tree(source), Scope(dict(columns)), "where")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import OrderedDict
@@ -16,12 +15,11 @@ import structlog
 from headrace.deliver.change_question import ChangeQuestion
 from headrace.deliver.filters import ChangeFilter
 from headrace.deliver.notifier import Notifier
+from headrace.deliver.view_reader import ViewReader
 from headrace.errors import HeadraceError, NotFoundError
-from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Columns, ViewChange, row_of
-from headrace.serve.changes import changes_after, cursor_now, no_changes
-from headrace.serve.json_values import encoder
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor, ViewChange, row_of
+from headrace.serve.json_values import json_rows
 from headrace.store.store_contract import Store
-from headrace.store.version import Version
 
 FOLLOWER = "live"  # of all live readers of a view
 LINGER_S = 600.0  # how long a view is followed after its last reader has left: readers come back
@@ -53,8 +51,9 @@ def encode_messages(batch: ChangeBatch, upserts: Any, deletes: Any, cursor: str)
         b',"snapshot":true' if batch.snapshot else b"",
     )
     messages = [b'data: {"op":"restart"' + end] if batch.restarted else []
-    messages += [b'data: {"op":"delete","row":' + row + end for row in _encode(batch.columns, deletes)]
-    messages += [b'data: {"op":"upsert","row":' + row + end for row in _encode(batch.columns, upserts)]
+    for op, rows in ((b"delete", deletes), (b"upsert", upserts)):
+        start = b'data: {"op":"%s","row":' % op
+        messages += [start + orjson.dumps(row) + end for row in json_rows(batch.columns, rows)]
     if messages:
         messages[-1] = b"id: %s\n" % cursor.encode() + messages[-1]
     return b"".join(messages)
@@ -67,35 +66,23 @@ def encode_columns(batch: ChangeBatch) -> bytes:
     return b"event: columns\ndata: " + orjson.dumps(content) + b"\n\n"
 
 
-def _encode(columns: Columns, rows: Any) -> Iterator[bytes]:
-    names = [name for name, _ in columns]
-    encoders = [(place, encode) for place, (_, of) in enumerate(columns) if (encode := encoder(of))]
-    for row in rows:
-        values = list(row)
-        for place, encode in encoders:
-            if place < len(values) and values[place] is not None:
-                values[place] = encode(values[place])
-        yield orjson.dumps(dict(zip(names, values, strict=False)))
-
-
 class LiveFeed:
     """The feed of one view. Its methods may be called by any thread."""
 
     def __init__(self, store: Store, view: str, *, settled_only: bool = False) -> None:
         self.view = view
         self._store = store
-        self._settled_only = settled_only
+        self._reader = ViewReader(store, view, limit=LIMIT, given="settled" if settled_only else "changed")
         self._evaluating = threading.Lock()
         self._counting = threading.Lock()  # is never held for long: the server's loop may wait for it
         self._batches: OrderedDict[str, FedBatch] = OrderedDict()
         self._rows = 0
-        self._evaluated: Version | None = None
         self.head: str | None = None  # the cursor after the last batch; None: nobody reads
         self.error: HeadraceError | None = None  # why there can be no more changes
         self.readers = 0
         self.left_at = time.monotonic()
         self.changed = Notifier()
-        self.wakes: dict[asyncio.AbstractEventLoop, Wake] = {}
+        self.now, self.empty = self._reader.now, self._reader.empty
 
     def find(self, cursor: str) -> FedBatch | None:
         """The batch after a cursor, if the feed has it."""
@@ -114,10 +101,10 @@ class LiveFeed:
         known = self._batches.get(key)
         if known is not None:
             return known
-        after = None if cursor is None else ChangeCursor.from_text(cursor)
-        batch = FedBatch(changes_after(self._store, self.view, after, limit=LIMIT, on_close=self._settled_only))
-        if batch.cursor == cursor:
+        changes = self._reader.next(None if cursor is None else ChangeCursor.from_text(cursor))
+        if changes is None:
             return None
+        batch = FedBatch(changes)
         self._keep(key, batch)
         return batch
 
@@ -135,34 +122,20 @@ class LiveFeed:
             _, oldest = self._batches.popitem(last=False)
             self._rows -= len(oldest.batch)
 
-    def now(self) -> str:
-        """The cursor for changes from now on."""
-        return cursor_now(self._store, self.view).to_text()
-
-    def empty(self) -> ChangeBatch:
-        """A batch without rows: what the columns are."""
-        return no_changes(self._store, self.view)
-
     def advance(self) -> None:
         """Evaluate what has changed, and wake the readers."""
-        version = self._store.serving_now(self.view)
-        if self.head is None or (version is not None and version == self._evaluated):
-            return
-        moved = False
         while self.head is not None and (batch := self.read(self.head)) is not None:
-            self.head, moved = batch.cursor, True
-            self.notify()
+            self.head = batch.cursor
+            self.changed.notify()
             if not batch.batch.more:
                 break
-        if moved or version is not None:
-            self._evaluated = version
 
     def enter(self) -> None:
         """Somebody reads; the first one starts the feed where the view is now. It may take a moment."""
-        now = self.now()
+        now = self.now().to_text()
         with self._counting:
             if self.readers == 0:
-                self.head, self.error, self._evaluated = now, None, None
+                self.head, self.error = now, None
             self.readers += 1
 
     def leave(self) -> None:
@@ -177,32 +150,7 @@ class LiveFeed:
     def fail(self, error: HeadraceError) -> None:
         """There can be no more changes: the readers are told."""
         self.error = error
-        self.notify()
-
-    def notify(self) -> None:
-        """Wake the readers."""
-        self.changed.ring()
-        for wake in list(self.wakes.values()):
-            wake.ring()
-
-
-class Wake:
-    """Wakes all coroutines of an event loop that wait, by one call into the loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.event = asyncio.Event()
-
-    def ring(self) -> None:
-        """From any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._fire)
-        except RuntimeError:
-            return  # the loop has ended, and with it who waited
-
-    def _fire(self) -> None:
-        event, self.event = self.event, asyncio.Event()
-        event.set()
+        self.changed.notify()
 
 
 class LiveFeeds:
@@ -223,7 +171,7 @@ class LiveFeeds:
 
     def feed(self, view: str, *, settled_only: bool = False) -> LiveFeed:
         """The feed of a view, which is followed from now on; raises NotFoundError if there is no such view."""
-        cursor_now(self._store, view)
+        ViewReader(self._store, view, limit=LIMIT).now()
         return self._start(view, settled_only=settled_only)
 
     def _start(self, view: str, *, settled_only: bool = False) -> LiveFeed:
@@ -241,7 +189,7 @@ class LiveFeeds:
 
     def notify(self) -> None:
         """A version moved, or serves now, or the server stops."""
-        self._applied.ring()
+        self._applied.notify()
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -258,7 +206,7 @@ class LiveFeeds:
 
     def _run(self, feed: LiveFeed, key: tuple[str, bool]) -> None:
         while not self._stopped.is_set():
-            known = self._applied.rings
+            known = self._applied.count
             try:
                 feed.advance()
             except NotFoundError as error:
@@ -273,7 +221,7 @@ class LiveFeeds:
             if self._ended(feed, key):
                 return
             self._applied.wait(known, LOOK_S)
-        feed.notify()
+        feed.changed.notify()
 
     def _ended(self, feed: LiveFeed, key: tuple[str, bool]) -> bool:
         """Whether nobody has read for a while; then the view is no longer followed."""
@@ -298,7 +246,7 @@ class ChangeReader:
     def __init__(self, feed: LiveFeed, question: ChangeQuestion) -> None:
         self.feed = feed
         self.filter: ChangeFilter | None = None
-        self.cursor = question.cursor if question.cursor or question.snapshot else feed.now()
+        self.cursor = question.cursor if question.cursor or question.snapshot else feed.now().to_text()
         if question.key or question.where:
             self.filter = ChangeFilter(question.key, question.where, fresh=question.cursor is None)
 
@@ -332,7 +280,7 @@ def subscribe(
     try:
         batch = reader.start()
         while not stopped.is_set():
-            known = feed.changed.rings
+            known = feed.changed.count
             batch = batch or reader.found
             if batch is None and reader.is_behind:
                 batch = feed.read(reader.cursor)

@@ -1,4 +1,4 @@
-"""A bell: rung when there is something new, by any thread; threads and coroutines wait for the next ring."""
+"""Notifies threads and coroutines that there is something new."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import weakref
 
 
 class Notifier:
-    """Whoever waits passes the number of rings that it knows, so that no ring is missed between two waits."""
+    """Counts notifications. A waiter passes the count that it knows, so that it misses none between two waits."""
 
     def __init__(self) -> None:
-        self._rings = 0
+        self._count = 0
         self._changed = threading.Condition()
         self._loops: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}  # one event for all that wait in a loop
-        self._followers: weakref.WeakSet[Notifier] = weakref.WeakSet()
+        self._others: weakref.WeakSet[Notifier] = weakref.WeakSet()
 
-    def listen(self, follower: Notifier) -> None:
-        """Ring another bell whenever this one is rung, as long as that one is used."""
+    def forward_to(self, other: Notifier) -> None:
+        """Notify another one, too, as long as that one is used."""
         with self._changed:
-            self._followers.add(follower)
+            self._others.add(other)
 
     @property
-    def rings(self) -> int:
-        """How often it was rung."""
-        return self._rings
+    def count(self) -> int:
+        """The number of notifications."""
+        return self._count
 
-    def ring(self) -> None:
-        """Wake all that wait."""
+    def notify(self) -> None:
+        """Wake all that wait, from any thread."""
         with self._changed:
-            self._rings += 1
+            self._count += 1
             self._changed.notify_all()
             loops, self._loops = self._loops, {}
-            followers = list(self._followers)
-        for follower in followers:
-            follower.ring()
+            others = list(self._others)
+        for other in others:
+            other.notify()
         for loop, event in loops.items():
             try:
                 loop.call_soon_threadsafe(event.set)
@@ -42,15 +42,15 @@ class Notifier:
                 continue  # the loop has ended, and with it who waited
 
     def wait(self, known: int, timeout_s: float) -> bool:
-        """Wait in a thread until it was rung more often than this; False if the time is over."""
+        """Wait in a thread until there are more notifications than these; False if the time is over."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._rings > known, timeout_s)
+            return self._changed.wait_for(lambda: self._count > known, timeout_s)
 
-    async def heard(self, known: int, timeout_s: float) -> bool:
-        """The same in a coroutine."""
+    async def wait_async(self, known: int, timeout_s: float) -> bool:
+        """Wait in a coroutine."""
         loop = asyncio.get_running_loop()
         with self._changed:
-            if self._rings > known:
+            if self._count > known:
                 return True
             event = self._loops.setdefault(loop, asyncio.Event())
         try:

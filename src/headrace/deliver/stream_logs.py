@@ -30,11 +30,11 @@ class UnionLog:
 
     def __init__(self, logs: Mapping[str, EventLog], stream: Callable[[], Stream]) -> None:
         """`logs` are those of the parts, by base stream."""
-        self._logs = logs
+        self.parts = logs
         self._stream = stream
-        self.bell = Notifier()
+        self.notifier = Notifier()
         for log in logs.values():
-            log.bell.listen(self.bell)
+            log.notifier.forward_to(self.notifier)
 
     @property
     def stream(self) -> Stream:
@@ -44,7 +44,7 @@ class UnionLog:
     @property
     def tables(self) -> tuple[LakeTable, ...]:
         """The lakes that it reads."""
-        return tuple(log.table for log in self._logs.values())
+        return tuple(log.table for log in self.parts.values())
 
     @property
     def end(self) -> UnionCursor:
@@ -57,7 +57,7 @@ class UnionLog:
         return tuple((field.name, field.type) for field in self.stream.fields)
 
     def _cursor(self, of: Callable[[EventLog], EventCursor]) -> UnionCursor:
-        return UnionCursor(tuple((name, of(log)) for name, log in self._logs.items()))
+        return UnionCursor(tuple((name, of(log)) for name, log in self.parts.items()))
 
     def filter(self, where: str | None, key: Mapping[str, Any] | None = None) -> EventFilter | None:
         """The filter of a reader."""
@@ -66,7 +66,7 @@ class UnionLog:
     def parse(self, text: str) -> UnionCursor:
         """The cursor of a text; a base stream that it does not name is read from its start."""
         cursor = UnionCursor.from_text(text)
-        return UnionCursor(tuple((name, cursor.of(name)) for name in self._logs))
+        return UnionCursor(tuple((name, cursor.of(name)) for name in self.parts))
 
     def start(self, text: str | datetime | None, default: str = LATEST) -> UnionCursor:
         """The cursor that `from` means."""
@@ -76,7 +76,7 @@ class UnionLog:
 
     def check(self, cursor: UnionCursor) -> UnionCursor:
         """The cursor, if the logs have it."""
-        return UnionCursor(tuple((name, log.check(cursor.of(name))) for name, log in self._logs.items()))
+        return UnionCursor(tuple((name, log.check(cursor.of(name))) for name, log in self.parts.items()))
 
     def start_of_last(self, count: int) -> UnionCursor:
         """The cursor after which there are this many events, or all if there are fewer."""
@@ -86,19 +86,19 @@ class UnionLog:
 
     def lag(self, cursor: UnionCursor) -> int:
         """How many events of the base streams are after a cursor."""
-        return sum(log.lag(cursor.of(name)) for name, log in self._logs.items())
+        return sum(log.lag(cursor.of(name)) for name, log in self.parts.items())
 
     def after(self, cursor: UnionCursor, filter: EventFilter | None, limit: int) -> EventPage:
         """The next events after a cursor that a filter selects. The page may be empty and still have a later cursor."""
-        lines: dict[str, list[bytes]] = {name: [] for name in self._logs}
+        lines: dict[str, list[bytes]] = {name: [] for name in self.parts}
         until = cursor
         for _ in range(ROUNDS):
-            waiting = [name for name, log in self._logs.items() if until.of(name) < log.end]
+            waiting = [name for name, log in self.parts.items() if until.of(name) < log.end]
             room = limit - sum(map(len, lines.values()))
             for at, name in enumerate(waiting):
                 share = room // (len(waiting) - at)
                 if share:
-                    page = self._logs[name].after(until.of(name), filter, share)
+                    page = self.parts[name].after(until.of(name), filter, share)
                     lines[name] += page.lines
                     until, room = until.at(name, _event_cursor(page)), room - len(page.lines)
         return EventPage(self.stream.name, _merge(cursor, lines), until, until < self.end, self.columns)
@@ -110,7 +110,7 @@ class UnionLog:
     def until(self, cursor: UnionCursor, last: UnionCursor, filter: EventFilter | None) -> tuple[bytes, ...]:
         """The events after a cursor up to another one."""
         return _merge(
-            cursor, {name: log.until(cursor.of(name), last.of(name), filter) for name, log in self._logs.items()}
+            cursor, {name: log.until(cursor.of(name), last.of(name), filter) for name, log in self.parts.items()}
         )
 
 
@@ -157,7 +157,7 @@ def read_events(log: Log, question: EventQuestion, wait_s: float = 0.0) -> Event
     filter_, cursor = log.filter(question.where, question.key), first_cursor(log, question)
     deadline = time.monotonic() + wait_s
     while True:
-        rings = log.bell.rings
+        known = log.notifier.count
         page: EventPage = any_log.recent(cursor, filter_, question.limit) or any_log.after(
             cursor, filter_, question.limit
         )
@@ -165,4 +165,4 @@ def read_events(log: Log, question: EventQuestion, wait_s: float = 0.0) -> Event
         if page.lines or left_s <= 0:
             return page
         if not page.more:
-            log.bell.wait(rings, left_s)
+            log.notifier.wait(known, left_s)

@@ -76,7 +76,7 @@ class SubscriptionQueue:
         self._source: SubscriptionSource | None = None
         self._members: dict[str, float] = {}  # when each was there last; a connected one is there for ever
         self._dropped = False
-        self.bell = Notifier()  # rung when a member may get something: news, a batch that came back, credit
+        self.notifier = Notifier()  # rung when a member may get something: news, a batch that came back, credit
 
     @property
     def source(self) -> SubscriptionSource:
@@ -84,7 +84,7 @@ class SubscriptionQueue:
         source = self._source_of(self.terms)
         if source is not self._source:
             self._source = source
-            source.bell.listen(self.bell)
+            source.notifier.forward_to(self.notifier)
         return source
 
     # Members
@@ -104,7 +104,7 @@ class SubscriptionQueue:
             for batch in list(self._state.batches.values()):
                 if batch.member == member and batch.deadline_ms > now_ms:
                     self._write(self._state.give_back(batch))
-        self.bell.ring()
+        self.notifier.notify()
 
     def take(self, member: str, limit: int, credit: int) -> Delivery | None:
         """The next batch for a member; None if there is none now, or it holds as many events as it may."""
@@ -186,7 +186,7 @@ class SubscriptionQueue:
                 self._write(self._state.acknowledge(batch, ids, self._clock()))
             count = self._state.acknowledged - before
         self._file.sync()
-        self.bell.ring()
+        self.notifier.notify()
         return count
 
     def give_back(self, leases: Iterable[str]) -> int:
@@ -201,7 +201,7 @@ class SubscriptionQueue:
                 if batch is not None and batch.deadline_ms > now_ms:
                     count += batch.open_events
                     self._write(self._state.give_back(batch))
-        self.bell.ring()
+        self.notifier.notify()
         return count
 
     def _check_ids(self, lease: str, ids: list[str]) -> None:
@@ -256,14 +256,14 @@ class SubscriptionQueue:
             self._file.delete()
         with suppress(HeadraceError):  # what it reads may be gone before
             self.source.drop()
-        self.bell.ring()
+        self.notifier.notify()
 
     def close(self) -> None:
         """The server stops; nothing is forgotten."""
         with self._lock:
             self._dropped = True
             self._file.close()
-        self.bell.ring()
+        self.notifier.notify()
 
     def _check_exists(self) -> None:
         if self._dropped:

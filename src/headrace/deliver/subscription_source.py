@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,11 +15,12 @@ from headrace.deliver.filters import ChangeFilter
 from headrace.deliver.notifier import Notifier
 from headrace.deliver.stream_logs import Log
 from headrace.deliver.subscription_state import SubscriptionBatch
-from headrace.deliver.view_reader import ViewFollower
-from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Columns
-from headrace.serve.changes import changes_after, cursor_now, no_changes
-from headrace.serve.json_values import encoder
+from headrace.deliver.view_reader import ViewReader
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Row
+from headrace.serve.json_values import json_rows
 from headrace.store.store_contract import Store
+
+ROWS = 1_000  # of a page, if nobody says how many
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,7 @@ class SubscriptionSource(Protocol):
     """A log whose parts subscriptions deliver. Safe for any thread."""
 
     repeats: bool  # whether a part of it can be read again; otherwise batches keep their content
-
-    @property
-    def bell(self) -> Notifier:
-        """Rung when there is something new."""
+    notifier: Notifier  # notified when there is something new
 
     def start(self, place: str | None) -> str:
         """The cursor of a new subscription."""
@@ -65,16 +63,11 @@ class StreamSource:
     repeats = True
 
     def __init__(self, log: Log, where: str | None, key: Mapping[str, Any]) -> None:
+        self.notifier = log.notifier
         self._log: Any = log  # its cursors fit this log only, which types cannot tell
         self._where = where
         self._key = key
         log.filter(where, key)  # a mistake in it is an error now
-
-    @property
-    def bell(self) -> Notifier:
-        """Rung by each commit."""
-        bell: Notifier = self._log.bell
-        return bell
 
     def start(self, place: str | None) -> str:
         """The cursor of a new subscription: by default the end of the log."""
@@ -111,43 +104,33 @@ class ViewSource:
     repeats = False
 
     def __init__(
-        self, store: Store, bell: Notifier, subscription: str, view: str, where: str | None, key: Mapping[str, Any]
+        self, store: Store, notifier: Notifier, subscription: str, view: str, where: str | None, key: Mapping[str, Any]
     ) -> None:
         question = ChangeQuestion.of(view, key, where)
-        self._store = store
-        self._view = view
-        self._bell = bell
-        self._follower = ViewFollower(store, view, f"subscription:{subscription}")
+        self.notifier = notifier
+        self._reader = ViewReader(store, view, limit=ROWS, follower=f"subscription:{subscription}")
         self._lock = threading.Lock()
         # Which rows the members have is not known: whatever no longer passes is a delete.
-        self._filter = ChangeFilter(question.key, question.where, fresh=False) if where or key else None
-        empty = no_changes(store, view)
-        if self._filter:
-            self._filter.prepare(empty)  # a mistake in it is an error now
+        self._filter = ChangeFilter(question.key, question.where, fresh=False)
+        empty = self._reader.empty()
+        self._filter.prepare(empty)  # a mistake in it is an error now
         self._columns = columns_json(empty.columns)
-        self._follower.follow()
-
-    @property
-    def bell(self) -> Notifier:
-        """Rung by each step of the view."""
-        return self._bell
+        self._reader.follow()
 
     def start(self, place: str | None) -> str:
         """The cursor of a new subscription: by default before all rows, as the empty text."""
         if place in (None, "", EARLIEST):
             return ""
-        if place == LATEST:
-            return cursor_now(self._store, self._view).to_text()
-        return ChangeCursor.from_text(str(place)).to_text()
+        return (self._reader.now() if place == LATEST else ChangeCursor.from_text(str(place))).to_text()
 
     def next(self, cursor: str, limit: int) -> SourcePage:
         """The next changes that are selected; there may be more than asked for."""
-        after = ChangeCursor.from_text(cursor) if cursor else None
+        after = _read_cursor(cursor)
         with self._lock:
-            batch = changes_after(self._store, self._view, after, limit=limit)
-            lines = tuple(_lines(batch, *self._select(batch)))
+            batch = self._reader.after(after, limit)
+            lines = tuple(_lines(batch, *self._filter.select(batch)))
             self._columns = columns_json(batch.columns)
-            self._follower.passed(after)
+            self._reader.passed(after)
         return SourcePage(lines, batch.cursor.to_text(), self._columns)
 
     def again(self, batch: SubscriptionBatch) -> SourcePage:
@@ -161,35 +144,21 @@ class ViewSource:
 
     def lag(self, cursor: str) -> int | None:
         """The commits whose changes were not delivered; None before all rows were."""
-        if not cursor:
-            return None
-        now, after = cursor_now(self._store, self._view), ChangeCursor.from_text(cursor)
-        return max(0, now.tick - after.tick) if now.version == after.version else None
+        return self._reader.lag(_read_cursor(cursor))
 
     def drop(self) -> None:
         """The subscription is gone."""
-        self._follower.unfollow()
-
-    def _select(self, batch: ChangeBatch) -> tuple[Any, Any]:
-        return self._filter.select(batch) if self._filter else (batch.upserts, batch.deletes)
+        self._reader.unfollow()
 
 
-def _lines(batch: ChangeBatch, upserts: Any, deletes: Any) -> list[bytes]:
+def _read_cursor(text: str) -> ChangeCursor | None:
+    return ChangeCursor.from_text(text) if text else None
+
+
+def _lines(batch: ChangeBatch, upserts: Iterable[Row], deletes: Iterable[Row]) -> list[bytes]:
     """The changes as JSON, numbered."""
     changes: list[dict[str, Any]] = [{"op": "restart"}] if batch.restarted else []
-    changes += [{"op": "delete", "row": row} for row in _rows(batch.columns, deletes)]
-    changes += [{"op": "upsert", "row": row} for row in _rows(batch.columns, upserts)]
+    changes += [{"op": "delete", "row": row} for row in json_rows(batch.columns, deletes)]
+    changes += [{"op": "upsert", "row": row} for row in json_rows(batch.columns, upserts)]
     end = {"version": batch.version, "commit": batch.commit}
     return [orjson.dumps({"cursor": f"{number}", **change, **end}) for number, change in enumerate(changes)]
-
-
-def _rows(columns: Columns, rows: Any) -> list[dict[str, Any]]:
-    converts = [encoder(of) for _, of in columns]
-    names = [name for name, _ in columns]
-    return [
-        {
-            name: value if value is None or convert is None else convert(value)
-            for name, convert, value in zip(names, converts, row, strict=False)
-        }
-        for row in rows
-    ]

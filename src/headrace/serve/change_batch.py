@@ -158,6 +158,7 @@ class ChangeBatch:
     restarted: bool = False  # all that came before is void: replace it by what follows
     more: bool = False  # there is more to read at once
     first: bool = False  # the reader has had none of these rows before
+    having: bool = False  # HAVING may leave out rows
 
     def __len__(self) -> int:
         return len(self.upserts) + len(self.deletes)

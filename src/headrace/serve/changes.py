@@ -9,91 +9,48 @@ up for by all rows.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from headrace.define.model import View
 from headrace.errors import QuestionError
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor, ChangePage
-from headrace.serve.evaluate import answer_from, find_serving, read
+from headrace.serve.evaluate import answer_from, read
 from headrace.serve.freshness import Fresh
 from headrace.serve.json_values import decoder, encoder
 from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
 from headrace.serve.question import Question
 from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.shaping import Shaping, find_shaping
-from headrace.serve.touched_rows import hull, span_table, spans_of
-from headrace.serve.windows import BUCKET_COUNTS, compose
-from headrace.store.partial_columns import KEY_ID, PANE
+from headrace.serve.touched_rows import TouchedRows, panes_of
+from headrace.store.partial_columns import PANE
 from headrace.store.selection import rank
-from headrace.store.store_contract import Snapshot, Store
+from headrace.store.store_contract import Snapshot
 from headrace.store.version import Version
 
 Row = tuple[Any, ...]
 MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
+# Which rows a reader is given: each when it changes; those of settled windows, when they settle, and what later events
+# change in them, or not; those of windows whose last step has begun, each from then on. The last step of a window is
+# the time that it adds to the window before it: other windows of a key hold only a part of their events, or none.
+# A reader of the last kind is also given the rows that HAVING leaves out, as deletes.
+Given = Literal["changed", "settled", "settled once", "begun"]
 
 
-def changes_after(
-    store: Store,
-    view: str,
-    cursor: ChangeCursor | None,
-    *,
-    limit: int,
-    on_close: bool = False,
-    corrections: bool = True,
-) -> ChangeBatch:
-    """The changes after a cursor, about `limit` of them; without one, all rows, page by page.
-
-    `on_close`: only rows of settled windows, when they settle, and what later events change in them, unless
-    `corrections` is false.
-    """
-    with store.snapshot() as snapshot:
-        version = find_serving(snapshot, view)
-        if on_close and (version.view.window is None or version.view.over is not None):
-            raise QuestionError(
-                f"view '{view}' has no window, so none of its rows is ever settled"
-                if version.view.over is None
-                else f"view '{view}' is over a table, so none of its rows is ever settled",
-                fix="leave out EMIT ON WINDOW CLOSE, or declare the view with window(…) in GROUP BY",
-            )
-        return Evaluation(snapshot, version, limit, on_close, corrections).after(cursor)
+def keeps_rows(view: View) -> bool:
+    """Whether a row stays until it changes itself: with LIMIT, other rows take its place."""
+    return view.shape is None or view.shape.limit is None
 
 
-def no_changes(store: Store, view: str) -> ChangeBatch:
-    """A batch without rows: what the columns are."""
-    with store.snapshot() as snapshot:
-        evaluation = Evaluation(snapshot, find_serving(snapshot, view), 1, False, True)
-        return evaluation.empty()
-
-
-def cursor_now(store: Store, view: str) -> ChangeCursor:
-    """The cursor after all that there is: changes from now on."""
-    with store.snapshot() as snapshot:
-        return _now(find_serving(snapshot, view))
-
-
-def _now(version: Version) -> ChangeCursor:
+def cursor_of(version: Version) -> ChangeCursor:
+    """The cursor after all changes of a version."""
     return ChangeCursor(
         version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8]
     )
-
-
-def begun_windows(snapshot: Snapshot, version: Version, limit: int) -> Evaluation:
-    """The changes in the windows whose last step has begun, each from then on.
-
-    The last step of a window is the time that it adds to the window before it. Other windows of a key hold only a
-    part of their events, as those that overlap do, or none. Rows that HAVING leaves out are always given, as deletes.
-    """
-    shape = version.view.shape
-    by_window = version.view.window is not None and (shape is None or shape.limit is None)
-    reading = Evaluation(snapshot, version, limit, by_window, True, left_out=True)
-    if by_window:
-        reading.now = replace(reading.now, settled_ms=reading.begun_ms)
-    return reading
 
 
 def _settled_ms(version: Version) -> int | None:
@@ -107,18 +64,27 @@ class Evaluation:
     snapshot: Snapshot
     version: Version
     limit: int
-    on_close: bool
-    corrections: bool
-    left_out: bool = False  # whether rows that HAVING leaves out are always given, as deletes
+    given: Given = "changed"
     plan: ReadPlan = field(init=False)
     shaping: Shaping | None = field(init=False)
     now: ChangeCursor = field(init=False)
 
     def __post_init__(self) -> None:
-        question = Question(self.version.view.name)
+        question = Question(self.view)
         self.plan = plan(question, self.version)
         self.shaping = find_shaping(question, self.version, self.plan.by)
-        self.now = _now(self.version)
+        self.now = cursor_of(self.version)
+        self.left_out = self.given == "begun"  # rows that HAVING leaves out are always given, as deletes
+        self.on_close = self.given != "changed"
+        if self.given == "begun":
+            self.on_close = self.version.view.window is not None and keeps_rows(self.version.view)
+            self.now = replace(self.now, settled_ms=self.begun_ms) if self.on_close else self.now
+        self.touched = TouchedRows(self.snapshot, self.version, self.plan, self.on_close)
+
+    @property
+    def _is_final(self) -> bool:
+        """Whether a row is given once, whatever changes in it later."""
+        return self.given == "settled once"
 
     @property
     def begun_ms(self) -> int | None:
@@ -130,9 +96,8 @@ class Evaluation:
 
     def after(self, cursor: ChangeCursor | None) -> ChangeBatch:
         """The next batch."""
-        shape = self.version.view.shape
-        if shape is not None and shape.limit is not None:
-            return self._whole(cursor)
+        if not keeps_rows(self.version.view):
+            return self._all_at_once(cursor)
         if cursor is None:
             return self._page(self._all())
         if not cursor.is_of(self.version):
@@ -142,6 +107,14 @@ class Evaluation:
         if cursor.after is not None:
             return self._page(cursor)
         return self._delta(cursor)
+
+    def pages(self) -> Iterator[ChangeBatch]:
+        """All rows as they are now, page by page."""
+        page = self.after(None)
+        yield page
+        while page.more:
+            page = self.after(page.cursor)
+            yield page
 
     def of_key(self, key: Mapping[str, Any], start_ms: int, end_ms: int) -> ChangeBatch:
         """The rows of a key, given in JSON values, whose windows end in (start, end] and are given now."""
@@ -214,13 +187,13 @@ class Evaluation:
 
     def _not_touched_since(self, cursor: ChangeCursor, rows: list[Row]) -> list[Row]:
         """The rows that the changes after a cursor do not have."""
-        if not rows or cursor.tick == self.now.tick or (self.on_close and not self.corrections):
+        if not rows or cursor.tick == self.now.tick or self._is_final:
             return rows
         assert self.plan.windows is not None, "only windows settle"
         span = (self.plan.windows.bounds(rows[0][0])[0], self.plan.windows.bounds(rows[-1][0])[1])
         cells = _within(self.snapshot.touched(self.version, cursor.tick, self.now.tick), span)
         width = 1 + len(self.plan.by)
-        touched = {_place((row[0], *row[2 : 1 + width])) for row in self._rows_of(cells, span[1])}
+        touched = {_place((row[0], *row[2 : 1 + width])) for row in self.touched.rows_of(cells, span[1])}
         return [row for row in rows if _place(row[:width]) not in touched]
 
     def _old_page(self, cursor: ChangeCursor, page: ChangePage) -> ChangeBatch:
@@ -265,7 +238,7 @@ class Evaluation:
     # What was touched, and what became settled
 
     def _is_logged(self, cursor: ChangeCursor) -> bool:
-        if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
+        if cursor.tick == self.now.tick or self._is_final:
             return cursor.tick <= self.now.tick
         log = self.snapshot.log(self.version)
         return log is not None and log.from_tick <= cursor.tick < log.to_tick == self.now.tick
@@ -290,7 +263,7 @@ class Evaluation:
 
     def _touched(self, cursor: ChangeCursor) -> tuple[int, list[Row] | None]:
         """The rows that were touched since, up to a tick; None: too many of them."""
-        if cursor.tick == self.now.tick or (self.on_close and not self.corrections):
+        if cursor.tick == self.now.tick or self._is_final:
             return self.now.tick, []
         overlap = self.plan.windows.overlap if self.plan.windows else 1
         upto, cells, steps = cursor.tick, 0, 0
@@ -306,66 +279,15 @@ class Evaluation:
             upto = self.now.tick
         if not steps:
             return upto, []
-        rows = self._rows_of(self.snapshot.touched(self.version, cursor.tick, upto), cursor.settled_ms)
+        rows = self.touched.rows_of(self.snapshot.touched(self.version, cursor.tick, upto), cursor.settled_ms)
         if upto < self.now.tick:  # rows that were touched again come then
-            again = _panes_of(self.snapshot.touched_again(self.version, cursor.tick, upto))
-            rows = [row for row in rows if not self._holds_any(row[0], again.get(row[1], ()))]
+            again = panes_of(self.snapshot.touched_again(self.version, cursor.tick, upto))
+            rows = [row for row in rows if not self.touched.holds_any(row[0], again.get(row[1], ()))]
         return upto, [(row[0], *row[2:]) for row in rows]
 
-    def _rows_of(self, cells: pa.Table, settled_ms: int | None) -> list[Row]:
-        """The rows that hold these cells, as they are now, with the id of the key after that of the window.
+    # All rows at once, of a view with LIMIT
 
-        With `on_close` those of windows that end by `settled_ms`.
-        """
-        panes = cells.column(PANE).unique().to_pylist()
-        around = {pane: self._around(pane) for pane in panes if self._counts(pane, settled_ms)}
-        around = {pane: span for pane, span in around.items() if span[0] < span[1]}
-        if not around:
-            return []
-        if self.plan.overlapping:
-            return self._compose(cells, around, settled_ms if self.on_close else None)
-        selection = replace(self.plan.selection(None), panes=hull(around.values()))
-        return self.snapshot.changed(self.version, selection, spans_of(cells, around))
-
-    def _holds_any(self, id: int, panes: Iterable[int]) -> bool:
-        """Whether a window holds one of these panes; without windows it holds all."""
-        start, end = self.plan.windows.bounds(id) if self.plan.windows else (-math.inf, math.inf)
-        return any(start <= pane < end for pane in panes)
-
-    def _compose(self, cells: pa.Table, around: dict[int, tuple[int, int]], closed_ms: int | None) -> list[Row]:
-        """Overlapping windows: those that hold a touched cell, from all buckets of its key around it."""
-        panes_of = {id: [pane for pane in panes if pane in around] for id, panes in _panes_of(cells).items()}
-        panes_of = {id: panes for id, panes in panes_of.items() if panes}
-        spans = {id: (around[min(panes)][0], around[max(panes)][1]) for id, panes in panes_of.items()}
-        selection = replace(self.plan.selection(None), panes=hull(spans.values()))
-        buckets = self.snapshot.changed(self.version, selection, span_table(spans.keys(), spans.values()))
-        windows = self.plan.windows
-        assert windows is not None, "only windows overlap"
-        pairs = [part.merge.pair for column in self.version.view.columns for part in column.aggregate.columns]
-        return [
-            row
-            for row in compose(buckets, windows, 1 + len(self.plan.by), [*BUCKET_COUNTS, *pairs], None)
-            if self._holds_any(row[0], panes_of[row[1]])
-            and (closed_ms is None or windows.bounds(row[0])[1] <= closed_ms)
-        ]
-
-    def _counts(self, pane: int, settled_ms: int | None) -> bool:
-        """Whether rows that hold a pane are to be sent now: with `on_close` one of them must have been settled."""
-        return not self.on_close or self._has_settled(pane, settled_ms)
-
-    def _around(self, pane: int) -> tuple[int, int]:
-        return self.plan.windows.around(pane) if self.plan.windows else (pane, pane + 1)
-
-    def _has_settled(self, pane: int, settled_ms: int | None) -> bool:
-        """Whether a window that holds a pane was settled by then."""
-        windows = self.plan.windows
-        if windows is None or settled_ms is None:
-            return False
-        return windows.bounds(windows.first_ending_after(pane))[1] <= settled_ms
-
-    # The whole answer, of a view with LIMIT
-
-    def _whole(self, cursor: ChangeCursor | None) -> ChangeBatch:
+    def _all_at_once(self, cursor: ChangeCursor | None) -> ChangeBatch:
         if cursor is not None and cursor == replace(self.now, mark=cursor.mark):
             return self._batch([], cursor)
         question = Question(self.view, settled_only=self.on_close)
@@ -426,6 +348,7 @@ class Evaluation:
             snapshot,
             more=more,
             first=first,
+            having=self.shaping is not None and self.shaping.having is not None,
         )
 
     def _keys(self) -> tuple[str, ...]:
@@ -454,14 +377,6 @@ class Evaluation:
 
 def _place(row: Row) -> Row:
     return (row[0], *map(rank, row[1:]))
-
-
-def _panes_of(cells: pa.Table) -> dict[str, list[int]]:
-    """The panes of cells by the id of their key."""
-    panes: dict[str, list[int]] = {}
-    for id, pane in zip(cells.column(KEY_ID).to_pylist(), cells.column(PANE).to_pylist(), strict=True):
-        panes.setdefault(id, []).append(pane)
-    return panes
 
 
 def _within(cells: pa.Table, span: tuple[int, int]) -> pa.Table:

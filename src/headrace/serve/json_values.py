@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -172,6 +172,16 @@ _DECODERS: dict[str, Callable[[Any], Value]] = {
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 Columns = Sequence[tuple[str, Type]]
+
+
+def json_rows(columns: Columns, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    """Rows as objects with values that JSON has, as in answers; a row may have only the first of the columns."""
+    names, converts = [name for name, _ in columns], [encoder(of) for _, of in columns]
+    for row in rows:
+        yield {
+            name: value if value is None or convert is None else convert(value)
+            for name, convert, value in zip(names, converts, row, strict=False)
+        }
 
 
 class RowEncoder:

@@ -129,7 +129,7 @@ class OpenLogs:
 
     def notify(self) -> None:
         """A version of a view moved."""
-        self._applied.ring()
+        self._applied.notify()
 
     def close(self) -> None:
         """The server stops."""

@@ -201,14 +201,6 @@ class Requests:
         refuse_logical(self._logical, question.view, "events of its own")
         return self._lake_questions.explain(question, job)
 
-    def _source_of(self, stream: str) -> tuple[Stream, list[tuple[Stream, LakeTable]]]:
-        """A stream, and its base streams with their lakes: itself, if it is not derived."""
-        derived = self._derived(stream)
-        if derived is None or derived.relation is None:
-            base = self._lake_of(stream)
-            return base[0], [base]
-        return derived, [self._lake_of(base) for base in derived.relation.streams]
-
     def _lake_of(self, stream: str) -> tuple[Stream, LakeTable]:
         pipeline = self._pipeline(stream)
         return pipeline.stream, pipeline.table

@@ -82,10 +82,10 @@ class Runtime(Requests):
         )
         self._tokens = IngestTokens(self._store, lambda: self._pipelines, self.stopped)
         tables = TableChanges(self._lake_of)
-        self._sinks = Sinks(self._store, workspace, self._source_of, tables)
         self.following = OpenLogs(
             workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check, tables
         )
+        self._sinks = Sinks(self._store, workspace, self.following.log)
         self.monitor.subscriptions = self.following.subscriptions.statuses
         self.monitor.count_failed = self.following.count_failed
         self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)

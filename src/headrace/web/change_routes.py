@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ from starlette.responses import Response
 
 from headrace.api.verbs import Verbs
 from headrace.deliver.change_question import ChangeQuestion
-from headrace.deliver.live_feed import ChangeReader, FedBatch, LiveFeed, Wake, encode_columns, encode_messages
+from headrace.deliver.live_feed import ChangeReader, FedBatch, LiveFeed, encode_columns, encode_messages
 from headrace.serve.change_batch import ChangeCursor
 from headrace.web import sse
 from headrace.web.replies import NamedRoute
@@ -105,13 +103,11 @@ class ChangeStream:
             self._feed.leave()
 
     async def _follow(self, batch: FedBatch | None) -> AsyncIterator[bytes]:
-        loop, reader = asyncio.get_running_loop(), self._reader
-        if loop not in self._feed.wakes:
-            self._feed.wakes[loop] = Wake(loop)
+        reader = self._reader
         caught_up = False
         heartbeat = sse.Heartbeat()
         while not self._state.stopping:
-            event = self._feed.wakes[loop].event
+            known = self._feed.changed.count
             batch = batch or reader.found
             if batch is None and reader.is_behind:
                 batch = await anyio.to_thread.run_sync(self._feed.read, reader.cursor, limiter=self._reads)
@@ -132,9 +128,7 @@ class ChangeStream:
                 raise self._feed.error
             if reader.found is not None or (reader.is_behind and self._feed.head is not None):
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(sse.LOOK_S):
-                    await event.wait()
+            await self._feed.changed.wait_async(known, sse.LOOK_S)
             if heartbeat.due():
                 yield self._heartbeat()
 

@@ -139,7 +139,7 @@ async def _next(
     """The next batch, or an empty one when the time is over."""
     deadline = time.monotonic() + wait_s
     while True:
-        rings = queue.bell.rings
+        known = queue.notifier.count
         delivery = await anyio.to_thread.run_sync(queue.take, member, limit, credit, limiter=READING)
         if delivery is not None:
             if delivery.lease and await request.is_disconnected():
@@ -148,7 +148,7 @@ async def _next(
         left_s = deadline - time.monotonic()
         if left_s <= 0 or stopping(request, runtime) or await request.is_disconnected():
             return queue.nothing()
-        await queue.bell.heard(rings, min(left_s, _pause_s(queue)))
+        await queue.notifier.wait_async(known, min(left_s, _pause_s(queue)))
 
 
 async def _deliver(
@@ -159,7 +159,7 @@ async def _deliver(
         yield hello(None)
         heartbeat = Heartbeat()
         while not stopping(request, runtime):
-            rings = queue.bell.rings
+            known = queue.notifier.count
             delivery = await anyio.to_thread.run_sync(queue.take, member, limit, credit, limiter=READING)
             if delivery is not None:
                 yield message(delivery.as_json(member), event="batch")
@@ -167,7 +167,7 @@ async def _deliver(
                 continue
             if heartbeat.due():
                 yield b": heartbeat\n\n"
-            await queue.bell.heard(rings, _pause_s(queue))
+            await queue.notifier.wait_async(known, _pause_s(queue))
     finally:
         queue.leave(member)  # whatever ends the connection, what it holds goes to others
 

@@ -142,13 +142,13 @@ async def _page(
 ) -> EventPage:
     deadline = time.monotonic() + wait_s
     while True:
-        rings = log.bell.rings
+        known = log.notifier.count
         page = await _read(log, cursor, filter_, limit)
         cursor, left_s = page.cursor, deadline - time.monotonic()
         if page.lines or left_s <= 0 or stopping(request, runtime) or await request.is_disconnected():
             return page
         if not page.more:
-            await log.bell.heard(rings, min(left_s, LOOK_S))
+            await log.notifier.wait_async(known, min(left_s, LOOK_S))
 
 
 async def _follow(
@@ -162,7 +162,7 @@ async def _follow(
     yield hello(cursor.to_text())
     heartbeat = Heartbeat()
     while not stopping(request, runtime):
-        rings = log.bell.rings
+        known = log.notifier.count
         page = await _read(log, cursor, filter_, SENT_AT_ONCE)
         cursor = page.cursor
         if page.lines:
@@ -171,6 +171,6 @@ async def _follow(
         elif heartbeat.due():
             yield f": heartbeat\nid: {cursor.to_text()}\n\n".encode()
         if not page.more:
-            await log.bell.heard(rings, LOOK_S)
+            await log.notifier.wait_async(known, LOOK_S)
         if runtime.following.log(stream) is not log:
             raise NotFoundError(f"stream '{stream}' was dropped and created again", fix="read it from the start")

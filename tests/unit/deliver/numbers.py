@@ -16,11 +16,11 @@ class Numbers:
         self.end = end
         self.repeats = repeats
         self._selects = selects
-        self._bell = Notifier()
+        self._notifier = Notifier()
 
     @property
-    def bell(self) -> Notifier:
-        return self._bell
+    def notifier(self) -> Notifier:
+        return self._notifier
 
     def start(self, place: str | None) -> str:
         return "0" if place == "earliest" else f"{self.end}"

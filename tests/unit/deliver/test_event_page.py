@@ -68,7 +68,8 @@ def test_every_event_once_in_order_whatever_happens_to_the_files(
 ) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(
-        "headrace.deliver.event_log.read_chunk", lambda *a: event_chunks.read_chunk(*a, rows=chance.randint(1, 30))
+        "headrace.deliver.event_log.read_chunk",
+        lambda table, stream, after, rows: event_chunks.read_chunk(table, stream, after, chance.randint(1, 30)),
     )
     table = small_lake(tmp_path, 1, dead=1)
     compaction = Compaction(table, gather=2, group_rows=chance.choice([3, 10, 1000]))
@@ -210,11 +211,11 @@ def test_many_readers_at_the_end_read_each_file_once(tmp_path: Path, monkeypatch
     def follow(result: list[tuple[int, int]]) -> None:
         cursor = START
         while len(result) < 55:
-            rings = log.bell.rings
+            rings = log.notifier.count
             page: EventPage = log.recent(cursor, None, 100) or log.after(cursor, None, 100)
             result += places([orjson.loads(line) for line in page.lines])
             cursor = page.cursor
-            if len(result) < 55 and not page.more and not log.bell.wait(rings, 30):
+            if len(result) < 55 and not page.more and not log.notifier.wait(rings, 30):
                 break
 
     threads = [threading.Thread(target=follow, args=(result,)) for result in results]

@@ -11,8 +11,9 @@ import pytest
 from headrace.deliver import live_feed as feed_module
 from headrace.deliver.change_question import ChangeQuestion
 from headrace.deliver.live_feed import FOLLOWER, LiveFeeds, subscribe
+from headrace.deliver.view_reader import ViewReader
 from headrace.errors import NotFoundError
-from headrace.serve.changes import changes_after
+from headrace.serve.change_batch import ChangeBatch, ChangeCursor
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step, Store
 from headrace.transport.position import Position
@@ -67,15 +68,17 @@ def test_a_step_is_evaluated_once_for_all_readers(
 ) -> None:
     evaluations: list[object] = []
 
-    def counting(store: Store, view: str, *arguments: object, **options: object) -> object:
-        evaluations.append(arguments)
-        return changes_after(store, view, *arguments, **options)  # type: ignore[arg-type]
+    after = ViewReader.after
+
+    def counting(reader: ViewReader, cursor: ChangeCursor | None) -> ChangeBatch:
+        evaluations.append(cursor)
+        return after(reader, cursor)
 
     commit(store, tmp_path, "a")
     readers = [subscribe(feeds, ChangeQuestion.of("v"), stopped) for _ in range(30)]
     for reader in readers:
         assert next(reader).row["k0"] == "a"
-    monkeypatch.setattr(feed_module, "changes_after", counting)
+    monkeypatch.setattr(ViewReader, "after", counting)
     for at in range(2, 5):
         commit(store, tmp_path, "a")
         feeds.notify()

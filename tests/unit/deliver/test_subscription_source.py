@@ -15,8 +15,8 @@ from headrace.deliver.live_feed import LiveFeed
 from headrace.deliver.notifier import Notifier
 from headrace.deliver.sinks import sink_feed
 from headrace.deliver.subscription_source import ViewSource
+from headrace.deliver.view_reader import ViewReader
 from headrace.serve.change_batch import ChangeCursor
-from headrace.serve.changes import changes_after
 from headrace.store.duckdb.duckdb_store import DuckStore
 from tests.faults.seeds import SEEDS
 from tests.unit.serve.workbench import STREAM, Workbench, bench, view_of
@@ -253,9 +253,10 @@ def test_a_sink_on_close_deletes_only_what_it_has_sent() -> None:
 def _read_all(
     work: Workbench, cursor: ChangeCursor | None, *, on_close: bool = False
 ) -> tuple[list[tuple[Any, ...]], ChangeCursor | None]:
+    reader = ViewReader(work.store, "v", limit=100, given="settled" if on_close else "changed")
     ops: list[tuple[Any, ...]] = []
     while True:
-        batch = changes_after(work.store, "v", cursor, limit=100, on_close=on_close)
+        batch = reader.after(cursor)
         ops += [(each.op, each.row["k0"], each.row.get("n"), each.row.get("settled")) for each in batch.changes]
         cursor = batch.cursor
         if not batch.more:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from headrace.deliver.view_reader import ViewReader
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor
-from headrace.serve.changes import changes_after
+from headrace.serve.changes import Given
 from headrace.store.duckdb import change_log
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Store
@@ -45,7 +46,8 @@ class Reader:
 
     def read(self) -> bool:
         """One batch; whether there is more."""
-        batch = changes_after(self.store, "v", self.cursor, limit=self.limit, on_close=self.on_close)
+        given: Given = "settled" if self.on_close else "changed"
+        batch = ViewReader(self.store, "v", limit=self.limit, given=given).after(self.cursor)
         if batch.restarted:
             self.rows.clear()
         for change in batch.changes:

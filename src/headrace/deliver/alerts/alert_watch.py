@@ -28,12 +28,11 @@ from headrace.deliver.alerts.alert_state import (
     read_state,
     write_state,
 )
-from headrace.deliver.view_reader import ViewFollower
+from headrace.deliver.view_reader import ViewReader
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor
-from headrace.serve.changes import Evaluation, begun_windows
-from headrace.serve.evaluate import find_serving
+from headrace.serve.changes import Evaluation, keeps_rows
 from headrace.serve.windows import windows_of
-from headrace.store.store_contract import Snapshot, Store
+from headrace.store.store_contract import Store
 from headrace.store.version import Version
 
 ROWS_AT_ONCE = 5_000
@@ -88,7 +87,7 @@ class AlertWatch(ABC):
     def step(self, now_us: int) -> bool:
         """Look at what is new; whether there is more to look at."""
 
-    def behind(self) -> int | None:
+    def lag(self) -> int | None:
         """How many commits of its view it has not looked at, if that is known."""
         return None
 
@@ -134,16 +133,21 @@ class ViewWatch(AlertWatch):
 
     def __init__(self, alert: Alert, rules: AlertRules, file: Path, store: Store) -> None:
         super().__init__(alert, rules, file)
-        self._store = store
-        self._follower = ViewFollower(store, alert.source, follower_name(alert.name))
-        self._follower.follow()
+        self._reader = ViewReader(
+            store,
+            alert.source,
+            limit=ROWS_AT_ONCE,
+            given="settled" if rules.on_close else "begun",
+            follower=follower_name(alert.name),
+        )
+        self._reader.follow()
         self._view: View | None = None
         self._condition: Condition | None = None
         self._gaps = _Gaps(alert) if alert.absent_ms is not None else None
         known = None if self.state.cursor is None else ChangeCursor.from_text(self.state.cursor)
         self._seen_version = known.version if known else None
         self._cursor = None if self._gaps else known  # the windows of each key are known only after all rows were read
-        version = store.read(lambda snapshot: snapshot.serving(alert.source))
+        version = self._reader.serving()
         if version is not None:  # all that comes after the definition counts, however soon it comes
             self._begin(version)
 
@@ -155,10 +159,8 @@ class ViewWatch(AlertWatch):
 
     def step(self, now_us: int) -> bool:
         """Look at the next changes."""
-        with self._store.snapshot() as snapshot:
-            version = find_serving(snapshot, self.alert.source)
-            reading = self._reading(snapshot, version)
-            batch = reading.after(self._cursor)
+        with self._reader.open() as reading:
+            version, batch = reading.version, reading.after(self._cursor)
             self._begin(version)
             clock = _clock(version)
             # Another version: what was settled before it keeps its incidents.
@@ -166,7 +168,7 @@ class ViewWatch(AlertWatch):
             if self._gaps and (is_other or batch.restarted):
                 self._gaps.forget()
             rows = self._observed(batch, version, clock) if clock else []
-            if clock and self._has_history(version.view):
+            if clock and self.rules.windows is not None and keeps_rows(version.view):
                 rows += self._forgotten(rows, partial(self._rows_of_key, reading, clock))
 
         def change(state: AlertState) -> AlertState:
@@ -183,25 +185,18 @@ class ViewWatch(AlertWatch):
 
         self.update(change)
         self._cursor, self._seen_version = batch.cursor, batch.version
-        self._follower.passed(batch.cursor)
+        self._reader.passed(batch.cursor)
         return batch.more
 
-    def behind(self) -> int | None:
+    def lag(self) -> int | None:
         """How many commits of its view it has not looked at; None while the view is being built."""
-        version = self._store.serving_now(self.alert.source) or self._store.read(
-            lambda snapshot: snapshot.serving(self.alert.source)
-        )
+        version = self._reader.serving()
         if version is None:
             return None
-        cursor, commits = self._cursor, version.total("applied_to")
-        if cursor is None or not cursor.is_of(version):
-            return commits
-        return max(commits - cursor.tick, int(cursor.after is not None))  # it may be within the rows of a commit
-
-    def _reading(self, snapshot: Snapshot, version: Version) -> Evaluation:
-        if self.rules.on_close:
-            return Evaluation(snapshot, version, ROWS_AT_ONCE, True, True)
-        return begun_windows(snapshot, version, ROWS_AT_ONCE)
+        cursor, lag = self._cursor, self._reader.lag(self._cursor)
+        if cursor is None or lag is None:
+            return version.total("applied_to")
+        return max(lag, int(cursor.after is not None))  # it may be within the rows of a commit
 
     def _observed(self, batch: ChangeBatch, version: Version, clock: ViewClock) -> list[KeyedObservation]:
         """The rows as the alert sees them, the oldest window first."""
@@ -215,10 +210,6 @@ class ViewWatch(AlertWatch):
         rows = [row for row in rows if row[1].start_us <= clock.time_us]
         rows.sort(key=lambda row: row[1].end_us)
         return rows if self._gaps is None else self._gaps.note(rows, None if batch.more else clock)
-
-    def _has_history(self, view: View) -> bool:
-        """Whether periods are made of rows that the view keeps."""
-        return self.rules.windows is not None and (view.shape is None or view.shape.limit is None)
 
     def _forgotten(self, rows: Sequence[KeyedObservation], rows_of_key: RowsOfKey) -> list[KeyedObservation]:
         """The rows around late ones, where periods that these join may be forgotten: they are made again."""
@@ -307,7 +298,7 @@ def rules_of(alert: Alert, view: View, rules: AlertRules) -> AlertRules:
     if alert.absent_ms is not None:
         return replace(rules, for_us=alert.absent_ms * 1000, ended=EVENTS_ARRIVE, has_pending=False)
     window = view.window
-    closes = window is not None and view.over is None and (view.shape is None or view.shape.limit is None)
+    closes = window is not None and view.over is None and keeps_rows(view)
     names_settled = alert.where is not None and SETTLED in names_in([alert.where])
     return replace(
         rules,

@@ -161,9 +161,7 @@ class Alerts:
         """All alerts, by name."""
         now_us = time.time_ns() // 1000
         return [
-            describe(
-                watch.alert, watch.state, now_us, self._errors.get(name), self._delivery_error(name), watch.behind()
-            )
+            describe(watch.alert, watch.state, now_us, self._errors.get(name), self._delivery_error(name), watch.lag())
             for name, watch in sorted(self._watches.items())
         ]
 

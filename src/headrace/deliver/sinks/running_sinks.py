@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from headrace.define.catalog import Catalog
 from headrace.define.model import Sink
-from headrace.deliver.sinks.sink_feed import Base, Feed, StreamFeed, ViewFeed
+from headrace.deliver.sinks.sink_feed import Feed, StreamFeed, ViewFeed
 from headrace.deliver.sinks.sink_progress import SinkProgress, new_progress, read_progress, write_progress
 from headrace.deliver.sinks.sink_runner import SinkRunner, SinkState, rows_of
 from headrace.deliver.sinks.sink_writer import SinkWriter, open_writer
+from headrace.deliver.stream_logs import Log
 from headrace.errors import NotFoundError, did_you_mean
 from headrace.store.store_contract import Store
 from headrace.workspace.settings import Workspace
-
-if TYPE_CHECKING:
-    from headrace.define.model import Stream
-    from headrace.deliver.table_changes import TableChanges
 
 
 class Sinks:
     """Starts, changes and drops sinks as a catalog says. Asked by any thread."""
 
-    def __init__(
-        self,
-        store: Store,
-        workspace: Workspace,
-        source_of: Callable[[str], tuple[Stream, Sequence[Base]]],
-        tables: TableChanges | None = None,
-    ) -> None:
-        """`source_of` gives a stream, and its base streams with their lakes; `tables`, what streams are joined to."""
-        self._tables = tables
+    def __init__(self, store: Store, workspace: Workspace, log_of: Callable[[str], Log]) -> None:
+        """`log_of` returns the log of a stream."""
         self._store = store
         self._workspace = workspace
-        self._source_of = source_of
+        self._log_of = log_of
         self._changing = threading.Lock()
         self._runners: Mapping[str, SinkRunner] = {}  # replaced, never changed
         self._ending: list[SinkRunner] = []
@@ -86,7 +75,7 @@ class Sinks:
 
     def _feed(self, sink: Sink, catalog: Catalog) -> Feed:
         if sink.source in catalog.streams:
-            return StreamFeed(sink, lambda: self._source_of(sink.source), rows_of(sink), self._tables)
+            return StreamFeed(sink, lambda: self._log_of(sink.source), rows_of(sink))
         return ViewFeed(sink, self._store, rows_of(sink))
 
     def _open(self, sink: Sink) -> SinkWriter:

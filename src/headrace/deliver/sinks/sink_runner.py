@@ -62,7 +62,7 @@ class SinkRunner:
         self._after = after
         self._dropping = False
         self._lock = threading.Lock()  # of the progress
-        self._bell = Notifier()
+        self._notifier = Notifier()
         self._stopping = threading.Event()
         self._failures = 0
         self._stalled: str | None = None
@@ -84,12 +84,12 @@ class SinkRunner:
 
     def wake(self) -> None:
         """Look for changes now."""
-        self._bell.ring()
+        self._notifier.notify()
 
     def stop(self) -> None:
         """Have it end; `join` waits for that."""
         self._stopping.set()
-        self._bell.ring()
+        self._notifier.notify()
 
     def drop(self) -> None:
         """Have it end, and remove what the store and the destination know of its progress."""
@@ -107,12 +107,12 @@ class SinkRunner:
         with self._lock:
             self._progress = replace(self._progress, paused=paused)
             write_progress(self._store, self._progress)
-        self._bell.ring()
+        self._notifier.notify()
 
     def retry(self) -> None:
         """Try again now what has failed."""
         self._retry_at = None
-        self._bell.ring()
+        self._notifier.notify()
 
     def state(self) -> SinkState:
         """What it does at the moment."""
@@ -126,7 +126,7 @@ class SinkRunner:
         elif waiting:
             name, reason = "waiting", waiting
         try:
-            behind = self._feed.behind(progress.place.cursor)
+            behind = self._feed.lag(progress.place.cursor)
         except HeadraceError:
             behind = None
         lag_s = 0.0 if behind == 0 and not reason else max(0.0, time.time() - self._current_at)
@@ -141,13 +141,13 @@ class SinkRunner:
             self._feed.follow()
         while not self._stopping.is_set():
             if self._progress.paused:
-                self._bell.wait(self._bell.rings, LOOK_S)
+                self._notifier.wait(self._notifier.count, LOOK_S)
                 continue
             try:
                 self._send_all()
             except NotReadyError as error:  # the view is being built
                 self._waiting = str(error)
-                self._bell.wait(self._bell.rings, LOOK_S)
+                self._notifier.wait(self._notifier.count, LOOK_S)
             except Exception as error:
                 if not self._stopping.is_set():
                     self._stall(error)
@@ -188,13 +188,13 @@ class SinkRunner:
         try:
             self._take_place(writer.resume())
             while not self._stopping.is_set() and not self._progress.paused:
-                rings = self._bell.rings
+                known = self._notifier.count
                 batch = self._feed.after(self._progress.place.cursor)
                 if batch is None:
                     self._succeeded()
                     self._current_at = time.time()
                     self._keep(self._progress)
-                    self._bell.wait(rings, LOOK_S)
+                    self._notifier.wait(known, LOOK_S)
                 else:
                     self._send(writer, batch)
         finally:
@@ -274,7 +274,7 @@ class SinkRunner:
             retry_at = self._retry_at
             if retry_at is None or time.monotonic() >= retry_at:
                 return
-            self._bell.wait(self._bell.rings, min(LOOK_S, retry_at - time.monotonic()))
+            self._notifier.wait(self._notifier.count, min(LOOK_S, retry_at - time.monotonic()))
 
 
 def _why(error: Exception) -> str:

@@ -16,6 +16,7 @@ from bench.ours.lake import add_commit
 from headrace.define.catalog import Catalog, parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Stream, View
+from headrace.deliver.event_log import EventLog
 from headrace.deliver.sinks.files_sink import TEMPORARY
 from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.lake.delta_table import LakeTable
@@ -50,9 +51,8 @@ class Bench:
             if not any(version.view.name == view.name for version in self._versions()):
                 self.store.register(view, fingerprint(view), {"events": 0})
         self.lake = LakeTable(folder / "lake", self.stream, fence=1)
-        self.sinks = Sinks(
-            self.store, Workspace(folder, Settings()), lambda name: (self.stream, [(self.stream, self.lake)])
-        )
+        log = EventLog(self.lake, lambda: self.stream)
+        self.sinks = Sinks(self.store, Workspace(folder, Settings()), lambda name: log)
 
     @property
     def views(self) -> list[View]:

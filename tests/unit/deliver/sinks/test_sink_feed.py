@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 from bench.ours.lake import add_commit
 
 from headrace.define.catalog import parse
+from headrace.deliver.event_log import EventLog
 from headrace.deliver.sinks.sink_feed import StreamFeed
+from headrace.deliver.stream_logs import open_derived
 from headrace.errors import QuestionError
 from headrace.lake.delta_table import LakeTable
 
@@ -27,7 +30,12 @@ def test_each_row_once_over_restarts(tmp_path: Path) -> None:
     for turn in range(6):
         for stream, table in bases:
             add_commit(table, stream, 7 + turn)
-        feed = StreamFeed(catalog.sinks["s"], lambda: (catalog.streams["d"], bases), 4)  # as after a restart
+        logs = {
+            stream.name: EventLog(table, partial(catalog.streams.__getitem__, stream.name)) for stream, table in bases
+        }
+        streams = {name: partial(catalog.streams.__getitem__, name) for name in logs}
+        log = open_derived(lambda: catalog.streams["d"], streams, logs)
+        feed = StreamFeed(catalog.sinks["s"], partial(lambda log: log, log), 4)  # as after a restart
         for _ in range(20 if turn < 5 else 1000):
             batch = feed.after(cursor)
             if batch is None:
@@ -36,7 +44,7 @@ def test_each_row_once_over_restarts(tmp_path: Path) -> None:
             rows.update((change.row["id"], change.row["piece"]) for change in batch.changes)
             cursor = batch.cursor
     assert feed.after(cursor) is None
-    assert feed.behind(cursor) == 0
+    assert feed.lag(cursor) == 0
     ids = range(sum(7 + turn for turn in range(6)))
     expected = Counter((number, piece) for number in ids for piece in str(number).split("1"))
     assert rows == expected + Counter((number, "b") for number in ids if number % 2 == 0)

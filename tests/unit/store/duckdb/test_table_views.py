@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.aggregate.merges import EXACT
 from headrace.define.catalog import parse
-from headrace.serve.changes import changes_after
+from headrace.deliver.view_reader import ViewReader
 from tests.unit.store.duckdb.table_bench import DEFINITIONS, EPOCH, NUMBERS, Row, Table, audit, lifted, numbered
 
 
@@ -182,7 +182,7 @@ def test_followers_are_told_of_rows_that_are_new_other_and_gone(tmp_path: Path) 
     cursor = None
     for rows in ([], [{**person, "place": "Oslo"}], [{**person, "id": 2, "_deleted": True}], [{**person, "id": 3}]):
         table.send(rows)
-        batch = changes_after(table.store, "headcount", cursor, limit=100)
+        batch = ViewReader(table.store, "headcount", limit=100).after(cursor)
         cursor = batch.cursor
         for change in batch.changes:
             if change.op == "upsert":
