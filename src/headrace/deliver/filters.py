@@ -177,17 +177,17 @@ class ChangeFilter:
     def select(self, batch: ChangeBatch) -> tuple[Sequence[Row], Sequence[Row]]:
         """Upserts and deletes of a batch."""
         self.prepare(batch)
-        known, gone = self._known_rows(batch), [row for row in batch.deletes if self._has_key(row)]
+        known, left_out = self._known_rows(batch), [row for row in batch.deletes if self._has_key(row)]
         if known is None:
-            return self.matching(batch), gone
+            return self.matching(batch), left_out
         kept = []
         for row in filter(self._has_key, batch.upserts):
             if self._passes is None or self._passes(row):
                 kept.append(row)
             else:
-                gone.append(row[: self._width])
-        removed = [] if batch.first else [row for row in gone if known.may_have(self._place(row))]
-        for rows, has in ((gone, False), (kept, True)):
+                left_out.append(row[: self._width])
+        removed = [] if batch.first else [row for row in left_out if known.may_have(self._place(row))]
+        for rows, has in ((left_out, False), (kept, True)):
             for row in rows:
                 known.note(self._place(row), has)
         return kept, removed

@@ -72,7 +72,7 @@ class LiveFeed:
     def __init__(self, store: Store, view: str, *, settled_only: bool = False) -> None:
         self.view = view
         self._store = store
-        self._reader = ViewReader(store, view, limit=LIMIT, given="settled" if settled_only else "changed")
+        self._reader = ViewReader(store, view, limit=LIMIT, mode="settled" if settled_only else "changed")
         self._evaluating = threading.Lock()
         self._counting = threading.Lock()  # is never held for long: the server's loop may wait for it
         self._batches: OrderedDict[str, FedBatch] = OrderedDict()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from headrace.errors import QuestionError
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor
-from headrace.serve.changes import Evaluation, Given, cursor_of
+from headrace.serve.changes import ChangeMode, Evaluation, cursor_of
 from headrace.serve.evaluate import find_serving
 from headrace.store.store_contract import Store
 from headrace.store.version import Version
@@ -24,13 +24,13 @@ class ViewReader:
     """One reader of one view. It keeps no cursor, so any number of cursors can be read with it, one at a time."""
 
     def __init__(
-        self, store: Store, view: str, *, limit: int, given: Given = "changed", follower: str | None = None
+        self, store: Store, view: str, *, limit: int, mode: ChangeMode = "changed", follower: str | None = None
     ) -> None:
         """`limit`: about how many rows a batch has. `follower`: its name in the store."""
         self.view = view
         self._store = store
         self._limit = limit
-        self._given = given
+        self._mode = mode
         self._follower = follower
         self._finished: tuple[Version | None, ChangeCursor] | None = None  # after which nothing follows
         self._advanced_at: float | None = None
@@ -43,9 +43,9 @@ class ViewReader:
         """The changes of the serving version, in one snapshot of the store."""
         with self._store.snapshot() as snapshot:
             version = find_serving(snapshot, self.view)
-            if self._given in ("settled", "settled once"):
+            if self._mode in ("settled", "settled once"):
                 _check_settles(version)
-            yield Evaluation(snapshot, version, limit or self._limit, self._given)
+            yield Evaluation(snapshot, version, limit or self._limit, self._mode)
 
     def after(self, cursor: ChangeCursor | None, limit: int | None = None) -> ChangeBatch:
         """The changes after a cursor; without one, all rows, page by page."""

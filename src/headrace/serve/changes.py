@@ -34,11 +34,11 @@ from headrace.store.version import Version
 
 Row = tuple[Any, ...]
 MOST_ROWS = 200_000  # of one step; more are read page by page, with all others
-# Which rows a reader is given: each when it changes; those of settled windows, when they settle, and what later events
+# Which rows a reader gets: each when it changes; those of settled windows, when they settle, and what later events
 # change in them, or not; those of windows whose last step has begun, each from then on. The last step of a window is
 # the time that it adds to the window before it: other windows of a key hold only a part of their events, or none.
-# A reader of the last kind is also given the rows that HAVING leaves out, as deletes.
-Given = Literal["changed", "settled", "settled once", "begun"]
+# A reader of the last kind also gets the rows that HAVING leaves out, as deletes.
+ChangeMode = Literal["changed", "settled", "settled once", "begun"]
 
 
 def keeps_rows(view: View) -> bool:
@@ -64,7 +64,7 @@ class Evaluation:
     snapshot: Snapshot
     version: Version
     limit: int
-    given: Given = "changed"
+    mode: ChangeMode = "changed"
     plan: ReadPlan = field(init=False)
     shaping: Shaping | None = field(init=False)
     now: ChangeCursor = field(init=False)
@@ -74,9 +74,9 @@ class Evaluation:
         self.plan = plan(question, self.version)
         self.shaping = find_shaping(question, self.version, self.plan.by)
         self.now = cursor_of(self.version)
-        self.left_out = self.given == "begun"  # rows that HAVING leaves out are always given, as deletes
-        self.on_close = self.given != "changed"
-        if self.given == "begun":
+        self.left_out = self.mode == "begun"  # rows that HAVING leaves out are always given, as deletes
+        self.on_close = self.mode != "changed"
+        if self.mode == "begun":
             self.on_close = self.version.view.window is not None and keeps_rows(self.version.view)
             self.now = replace(self.now, settled_ms=self.begun_ms) if self.on_close else self.now
         self.touched = TouchedRows(self.snapshot, self.version, self.plan, self.on_close)
@@ -84,7 +84,7 @@ class Evaluation:
     @property
     def _is_final(self) -> bool:
         """Whether a row is given once, whatever changes in it later."""
-        return self.given == "settled once"
+        return self.mode == "settled once"
 
     @property
     def begun_ms(self) -> int | None:

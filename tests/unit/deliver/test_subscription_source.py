@@ -253,7 +253,7 @@ def test_a_sink_on_close_deletes_only_what_it_has_sent() -> None:
 def _read_all(
     work: Workbench, cursor: ChangeCursor | None, *, on_close: bool = False
 ) -> tuple[list[tuple[Any, ...]], ChangeCursor | None]:
-    reader = ViewReader(work.store, "v", limit=100, given="settled" if on_close else "changed")
+    reader = ViewReader(work.store, "v", limit=100, mode="settled" if on_close else "changed")
     ops: list[tuple[Any, ...]] = []
     while True:
         batch = reader.after(cursor)

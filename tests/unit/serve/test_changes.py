@@ -11,7 +11,7 @@ import pytest
 
 from headrace.deliver.view_reader import ViewReader
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor
-from headrace.serve.changes import Given
+from headrace.serve.changes import ChangeMode
 from headrace.store.duckdb import change_log
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Store
@@ -46,8 +46,8 @@ class Reader:
 
     def read(self) -> bool:
         """One batch; whether there is more."""
-        given: Given = "settled" if self.on_close else "changed"
-        batch = ViewReader(self.store, "v", limit=self.limit, given=given).after(self.cursor)
+        mode: ChangeMode = "settled" if self.on_close else "changed"
+        batch = ViewReader(self.store, "v", limit=self.limit, mode=mode).after(self.cursor)
         if batch.restarted:
             self.rows.clear()
         for change in batch.changes:

@@ -137,7 +137,7 @@ class ViewWatch(AlertWatch):
             store,
             alert.source,
             limit=ROWS_AT_ONCE,
-            given="settled" if rules.on_close else "begun",
+            mode="settled" if rules.on_close else "begun",
             follower=follower_name(alert.name),
         )
         self._reader.follow()

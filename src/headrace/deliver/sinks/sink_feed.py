@@ -15,7 +15,7 @@ from headrace.deliver.stream_logs import Log
 from headrace.deliver.view_reader import ViewReader
 from headrace.errors import HeadraceError
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Row, row_of
-from headrace.serve.changes import Given
+from headrace.serve.changes import ChangeMode
 from headrace.serve.present import END
 from headrace.serve.present import START as WINDOW_START
 from headrace.store.store_contract import Store
@@ -123,9 +123,9 @@ class ViewFeed:
 
     def __init__(self, sink: Sink, store: Store, rows: int) -> None:
         self._sink = sink
-        settled: Given = "settled" if sink.corrections else "settled once"
-        given: Given = settled if sink.on_close else "changed"
-        self._reader = ViewReader(store, sink.source, limit=rows, given=given, follower=f"sink:{sink.name}")
+        settled: ChangeMode = "settled" if sink.corrections else "settled once"
+        mode: ChangeMode = settled if sink.on_close else "changed"
+        self._reader = ViewReader(store, sink.source, limit=rows, mode=mode, follower=f"sink:{sink.name}")
         self._all_rows = ViewReader(store, sink.source, limit=rows)
         self._filter: ChangeFilter | None = None
         self._looked_at: ChangeCursor | None = None  # with nothing left to send
