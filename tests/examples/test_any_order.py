@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import headrace.tools.testing
+import headrace.testing
 from tests.examples.answer import Answer
 from tests.examples.answers import ANSWERS
 from tests.examples.readmes import NAMES, commands
@@ -40,7 +40,7 @@ def test_any_order_and_split_gives_the_known_answers(example: Path) -> None:
     answers = [each for each in ANSWERS[example.name](Path("events")) if f"CREATE VIEW {each.view}" not in definitions]
     tests = [{"name": f"{n}: {each.view}", "given": given, **expectation(each)} for n, each in enumerate(answers)]
     Path("tests/any_order.yaml").write_text(json.dumps(tests, default=plain))  # JSON is YAML
-    headrace.tools.testing.check(example, ["tests/any_order.yaml"])
+    headrace.testing.check(example, ["tests/any_order.yaml"])
 
 
 def sampled(file: Path, draw: random.Random) -> list[Any]:

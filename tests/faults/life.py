@@ -80,7 +80,7 @@ def is_right(store: DuckStore) -> None:
     all_versions = versions(store)
     assert not all_versions or [v for v in all_versions if v.serving], "no version serves"
     for version in all_versions:
-        assert not version.whole or counted(store, version) == version.bases[0].applied_to * EVENTS, version
+        assert not version.complete or counted(store, version) == version.bases[0].applied_to * EVENTS, version
 
 
 def go_on(store: DuckStore, file: str) -> None:

@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-import headrace.tools.testing
+import headrace.testing
 from headrace.calls import DEFAULT_S, VARIABLE
-from headrace.tools.testing import check
+from headrace.testing import check
 from headrace.tools.testing import run_tests as testing_run
 from headrace.tools.testing import workspace_tests as testing_folder
 from tests.surfaces.conftest import Ran, visit, write_events
@@ -146,15 +146,15 @@ def test_junit_has_every_test(headrace: Command, folder: Path) -> None:
 
 
 def test_python_raises_what_is_not_as_expected(folder: Path) -> None:
-    headrace.tools.testing.check(folder)
+    headrace.testing.check(folder)
     (folder / "tests" / "failing.yaml").write_text(FAILING)
-    headrace.tools.testing.check(folder, select=["late"])
+    headrace.testing.check(folder, select=["late"])
     with pytest.raises(AssertionError) as failure:
-        headrace.tools.testing.check()
+        headrace.testing.check()
     assert "tests/failing.yaml:1:3: two visits: failed\n  rows of view 'traffic': 1 differ" in str(failure.value)
     (folder / "tests" / "bad.yaml").write_text("- [\n")
     with pytest.raises(AssertionError, match="not YAML"):
-        headrace.tools.testing.check(folder, ["tests/bad.yaml"])
+        headrace.testing.check(folder, ["tests/bad.yaml"])
 
 
 @pytest.mark.parametrize("name", ["visits.ndjson", "visits.csv", "access.log"])

@@ -70,23 +70,23 @@ class BodyParser:
         self._idle = [Parser(stream)]  # a parser serves one thread at a time
         self._borrowing = threading.Lock()
 
-    def judge(self, body: Lines, layout: FileLayout, *, keep_bad: bool) -> BodyEvents:
+    def parse(self, body: Lines, layout: FileLayout, *, keep_bad: bool) -> BodyEvents:
         """Read all events. With `keep_bad` every line is stored unparsed; bad ones become dead letters."""
         format = self._format(body, layout)
         if _is_blank(body):
             raise IngestError(f"stream '{self._stream.name}': the body is empty", expected=_EXPECTED[format])
         if keep_bad and format in _LINES:
             return BodyEvents(_ended(body), count_events(self._stream.format, body))
-        body, judgement = bytes(body), BodyEvents()
+        body, events = bytes(body), BodyEvents()
         if format is Format.JSON and not keep_bad and (lines := compact_array_lines(body)):
-            judgement.payload = self._read(lines, judgement)
-            if not judgement.refused:
-                return judgement
-            judgement = BodyEvents()
+            events.payload = self._read(lines, events)
+            if not events.refused:
+                return events
+            events = BodyEvents()
         read = self._count if keep_bad else self._read
-        pieces = [read(piece, judgement) for piece in self._pieces(body, replace(layout, format=format))]
-        judgement.payload = _ended(body) if format in _LINES and not judgement.refused else b"".join(pieces)
-        return judgement
+        pieces = [read(piece, events) for piece in self._pieces(body, replace(layout, format=format))]
+        events.payload = _ended(body) if format in _LINES and not events.refused else b"".join(pieces)
+        return events
 
     def _format(self, body: Lines, layout: FileLayout) -> Format:
         format = layout.format or format_of("", bytes(body[:LOOK_BYTES]), self._stream.format, self._types)
@@ -109,32 +109,32 @@ class BodyParser:
                 )
             yield piece
 
-    def _count(self, piece: Lines, judgement: BodyEvents) -> Lines:
-        judgement.accepted += count_events(self._stream.format, piece)
+    def _count(self, piece: Lines, events: BodyEvents) -> Lines:
+        events.accepted += count_events(self._stream.format, piece)
         return piece
 
-    def _read(self, piece: Lines, judgement: BodyEvents) -> Lines:
+    def _read(self, piece: Lines, events: BodyEvents) -> Lines:
         """The good lines of a piece; the others are added to `refused`."""
         frames = frame(self._stream.format, piece)
         with self._parser() as parser:
             reasons = parser.parse(frames, self._now_us()).reasons
-        before = judgement.accepted + len(judgement.refused)
+        before = events.accepted + len(events.refused)
         if reasons is None or reasons.null_count == len(reasons):
-            judgement.accepted += len(frames)
+            events.accepted += len(frames)
             return piece
         bad = pc.indices_nonzero(reasons.is_valid()).to_pylist()
-        if len(bad) + len(judgement.refused) > MOST_REFUSED:
-            first = judgement.refused[0] if judgement.refused else {"index": bad[0] + before, "reason": reasons[bad[0]]}
+        if len(bad) + len(events.refused) > MOST_REFUSED:
+            first = events.refused[0] if events.refused else {"index": bad[0] + before, "reason": reasons[bad[0]]}
             raise IngestError(
                 f"stream '{self._stream.name}': more than {MOST_REFUSED:,} events of the request are refused",
                 found=f"first at index {first['index']}: {first['reason']}",
                 fix="nothing of this request was stored; with keep_bad=true bad events become dead letters",
             )
-        limit = max(0, MOST_REASONS - len(judgement.refused))
-        judgement.refused += [{"index": before + i, "reason": reasons[i].as_py()} for i in bad[:limit]]
-        judgement.refused += [{"index": before + i, "reason": "refused; see the first reasons"} for i in bad[limit:]]
+        limit = max(0, MOST_REASONS - len(events.refused))
+        events.refused += [{"index": before + i, "reason": reasons[i].as_py()} for i in bad[:limit]]
+        events.refused += [{"index": before + i, "reason": "refused; see the first reasons"} for i in bad[limit:]]
         keep = np.asarray(reasons.is_null().to_numpy(zero_copy_only=False), dtype=bool)
-        judgement.accepted += int(keep.sum())
+        events.accepted += int(keep.sum())
         return as_lines(frames.take(keep), self._stream.format)
 
     @contextmanager

@@ -44,7 +44,7 @@ class Ingest:
         self.lake_position = START  # moved by the append; bounds the backlog
         self.most_backlog_bytes = BACKLOG_BYTES
         self._most_bytes = most_bytes
-        self._door = _OpenRequests(BodyParser(stream, transport.now_us, most_bytes))
+        self._open = _OpenRequests(BodyParser(stream, transport.now_us, most_bytes))
         self._claims: dict[str, tuple[str, Future[IngestReply]]] = {}  # keys in flight, with their digest
         self._files: set[str] = set()  # names of files of which a piece is in flight
         self._claiming = threading.Condition()  # notified when a request was refused or submitted
@@ -55,12 +55,12 @@ class Ingest:
         Returns when all requests judged by the old definition are in the transport, with a position after them.
         """
         with self._claiming:
-            old_door, self._door = (
-                self._door,
+            before, self._open = (
+                self._open,
                 _OpenRequests(BodyParser(stream, self.transport.now_us, self._most_bytes)),
             )
             self.stream = stream
-            self._claiming.wait_for(lambda: not old_door.requests)
+            self._claiming.wait_for(lambda: not before.count)
         return self.transport.end
 
     def take(
@@ -173,28 +173,28 @@ class Ingest:
         file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         with self._claiming:
-            door = self._door
-            door.requests += 1
+            opened = self._open
+            opened.count += 1
         try:
-            judgement = door.judge.judge(body, layout, keep_bad=keep_bad)
-            if not judgement.accepted and key is None:
+            events = opened.parser.parse(body, layout, keep_bad=keep_bad)
+            if not events.accepted and key is None:
                 receipt: Future[Receipt] = Future()
-                receipt.set_result(Receipt(self.transport.end, 0, judgement.refused))
+                receipt.set_result(Receipt(self.transport.end, 0, events.refused))
             else:  # with a key even if nothing is accepted: the key belongs to this body from now on
                 receipt = self.transport.submit(
-                    judgement.payload, judgement.accepted, judgement.refused, key=key, digest=digest, file=file
+                    events.payload, events.accepted, events.refused, key=key, digest=digest, file=file
                 )
         except BaseException:
-            self._leave(door)
+            self._leave(opened)
             raise
-        receipt.add_done_callback(lambda _: self._leave(door))
+        receipt.add_done_callback(lambda _: self._leave(opened))
         reply: Future[IngestReply] = Future()
         receipt.add_done_callback(lambda future: _pass_on(future, reply, self._reply))
         return reply
 
-    def _leave(self, door: _OpenRequests) -> None:
+    def _leave(self, opened: _OpenRequests) -> None:
         with self._claiming:
-            door.requests -= 1
+            opened.count -= 1
             self._claiming.notify_all()
 
     def _reply(self, receipt: Receipt) -> IngestReply:
@@ -208,8 +208,8 @@ class Ingest:
 class _OpenRequests:
     """The parser of requests, and the number of requests that are neither refused nor in the transport yet."""
 
-    judge: BodyParser
-    requests: int = 0
+    parser: BodyParser
+    count: int = 0
 
 
 def _digest(body: bytes | memoryview) -> str:

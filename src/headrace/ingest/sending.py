@@ -110,7 +110,7 @@ class Sending:
         self._stopped = False
         self._run = uuid.uuid4().hex
         self._number = 0
-        self._course: SentPart | None = None
+        self._sent_part: SentPart | None = None
         self._accepted_of_file = 0
         self._in_flight: _InFlight | None = None
         self._counts = _Counts()
@@ -123,8 +123,8 @@ class Sending:
     @property
     def reply(self) -> SendReply:
         """The events that are stored so far."""
-        counts, course = self._counts, self._course
-        already = counts.already_sent + (course.before if course else 0)
+        counts, sent_part = self._counts, self._sent_part
+        already = counts.already_sent + (sent_part.before if sent_part else 0)
         return SendReply(counts.accepted, [], counts.token, already, tuple(counts.notes))
 
     @property
@@ -137,7 +137,7 @@ class Sending:
         while True:
             try:
                 skip = self.begin(file)
-                if self._course and self._course.nothing_new:
+                if self._sent_part and self._sent_part.nothing_new:
                     self._report(file.size, 0)
                     return
                 for piece in file.pieces(skip=skip):
@@ -150,25 +150,25 @@ class Sending:
     def begin(self, file: Resumable) -> int:
         """Look up how much of a file was sent; returns how many of its lines need not be sent."""
         if file.name is None:
-            self._end_course()
+            self._end_part()
             return 0
         first = file.first() or ""
         standing = self._receiver.sent(self._stream, file.name, first)
-        course = find_sent_part(file, first, standing, self._note, again=self._again, renames=self._renames)
-        if self._course is None or self._course.name != course.name or self._again:
-            self._end_course()
-        course.before -= self._accepted_of_file  # by this run, before another process sent some
-        self._course = course
-        self._counts.token = merge_tokens(self._counts.token, course.token)
-        return course.lines
+        sent_part = find_sent_part(file, first, standing, self._note, again=self._again, renames=self._renames)
+        if self._sent_part is None or self._sent_part.name != sent_part.name or self._again:
+            self._end_part()
+        sent_part.before -= self._accepted_of_file  # by this run, before another process sent some
+        self._sent_part = sent_part
+        self._counts.token = merge_tokens(self._counts.token, sent_part.token)
+        return sent_part.lines
 
     def restart(self) -> None:
         """The file that is being sent was replaced by another of its name, or emptied."""
-        course = self._course
-        assert course is not None, "only a file with a name is followed"
-        self._end_course()
-        version = self._receiver.sent(self._stream, course.name, "").version
-        self._course = SentPart(course.name, "", version, "", start=True)
+        sent_part = self._sent_part
+        assert sent_part is not None, "only a file with a name is followed"
+        self._end_part()
+        version = self._receiver.sent(self._stream, sent_part.name, "").version
+        self._sent_part = SentPart(sent_part.name, "", version, "", start=True)
 
     def add(self, piece: Piece) -> None:
         """Send one more piece, once the previous one is stored."""
@@ -244,10 +244,10 @@ class Sending:
         if piece.is_blank:
             self._report(piece.read_bytes, 0)
             return
-        course = self._course
-        if course and course.start and not course.first:
-            course.first = hash_of_event(piece.first_event)
-        file = course.piece(piece.mark) if course and piece.mark else None
+        sent_part = self._sent_part
+        if sent_part and sent_part.start and not sent_part.first:
+            sent_part.first = hash_of_event(piece.first_event)
+        file = sent_part.piece(piece.mark) if sent_part and piece.mark else None
         key = f"{self._run}-{self._number}"
         self._number += 1
         self._in_flight = _InFlight(piece, key, file, self._request(piece, key, file))
@@ -266,14 +266,14 @@ class Sending:
         self._counts.token = merge_tokens(self._counts.token, reply.token)
         self._counts.accepted += reply.accepted
         self._accepted_of_file += reply.accepted
-        if self._course and reply.accepted:
-            self._course.after, self._course.start = str(piece.mark), False
+        if self._sent_part and reply.accepted:
+            self._sent_part.after, self._sent_part.start = str(piece.mark), False
         self._report(piece.read_bytes, reply.accepted)
 
-    def _end_course(self) -> None:
-        if self._course:
-            self._counts.already_sent += self._course.before
-        self._course, self._accepted_of_file = None, 0
+    def _end_part(self) -> None:
+        if self._sent_part:
+            self._counts.already_sent += self._sent_part.before
+        self._sent_part, self._accepted_of_file = None, 0
 
     def _report(self, read_bytes: int, events: int) -> None:
         if self._progress:
@@ -304,21 +304,21 @@ class Sending:
 
     def _look_for(self, piece: Piece) -> int:
         """Count a piece without a reply if it is stored; returns how many events may be stored if that is not known."""
-        course, events = self._course, count_newlines(piece.lines)
-        if course is None or piece.mark is None:
+        sent_part, events = self._sent_part, count_newlines(piece.lines)
+        if sent_part is None or piece.mark is None:
             return events
         try:
-            status = self._receiver.sent(self._stream, course.name, "")
-            if course.start and status.version == course.version:
+            status = self._receiver.sent(self._stream, sent_part.name, "")
+            if sent_part.start and status.version == sent_part.version:
                 return 0  # with --again, an earlier run may have stored the same mark
             counts = {content.mark: content.events for content in status.contents}
         except HeadraceError:
-            on_disk = self._receiver.sent_on_disk(self._stream, course.name)
+            on_disk = self._receiver.sent_on_disk(self._stream, sent_part.name)
             if on_disk is None:
                 return events
             counts = on_disk
         if str(piece.mark) in counts:
-            self._counts.accepted += counts[str(piece.mark)] - course.before - self._accepted_of_file
+            self._counts.accepted += counts[str(piece.mark)] - sent_part.before - self._accepted_of_file
         return 0
 
     def _describe_stored(self, stored: int, unsure: int) -> str | None:
@@ -327,7 +327,7 @@ class Sending:
         events = f"{plural(stored, 'event')} {'is' if stored == 1 else 'are'} kept"
         if unsure:
             events = f"at least {events}, and {unsure:,} more may be"
-        if self._course is None:
+        if self._sent_part is None:
             return f"{events}; this input cannot be resumed: send only what comes after them"
         without = " without --again" if self._again else ""
         return f"{events}; the same command{without} continues where it stopped"

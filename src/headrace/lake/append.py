@@ -17,7 +17,7 @@ from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import CorruptionError, DiskFullError, HeadraceError, JavaEndedError, UnavailableError
 from headrace.faults import fault_point
-from headrace.lake.append_task import RangeDerivation, RangeResult, Work, judgement_of, range_writer
+from headrace.lake.append_task import RangeDerivation, RangeResult, Work, range_writer, verdict_of
 from headrace.lake.commit_times import IdleClock
 from headrace.lake.delta_table import LakeState, LakeTable
 from headrace.lake.event_id_index import UniqueIndex
@@ -261,7 +261,7 @@ class Append:
             # Neither a query of Structured Streaming nor a DataFrame: planning them takes longer than small commits.
             tasks = spark.sparkContext.parallelize(ranges, 1 if known else len(ranges))
             results = tasks.mapPartitions(range_writer(replace(work, known=known))).collect()
-            return sorted(results, key=RangeResult.order), judgement_of(results)
+            return sorted(results, key=RangeResult.order), verdict_of(results)
 
         return self._unique.settle(self._stream, at, write)
 
@@ -273,16 +273,16 @@ class Append:
             self._companion.offer(at.next_commit, [result.derived for result in results if result.derived])
         fault_point("append.before_commit")
         newest = at.newest_us if newest is None else max(newest, at.newest_us or newest)
-        judgement = judgement_of(results)
+        verdict = verdict_of(results)
         try:
-            self._table.commit(at, end, newest, files, duplicates=judgement.duplicates)
+            self._table.commit(at, end, newest, files, duplicates=verdict.duplicates)
         except (DiskFullError, UnavailableError):
             for file in files:
                 with suppress(OSError):
                     self._table.storage.remove(file.path)
             raise
         fault_point("append.after_commit")
-        self._unique.adopt(judgement)
+        self._unique.adopt(verdict)
         self._note_lateness(at, results)
 
     def _note_lateness(self, at: LakeState, results: Sequence[RangeResult]) -> None:

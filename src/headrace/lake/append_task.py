@@ -71,16 +71,16 @@ class RangeResult:
     files: tuple[NewFile, ...]
     derived: str | None
     lateness: Days = field(default_factory=dict)
-    judgement: RepeatVerdict | None = None  # of all ranges of a stream with UNIQUE: only the last result has it
+    verdict: RepeatVerdict | None = None  # of all ranges of a stream with UNIQUE: only the last result has it
 
     def order(self) -> tuple[int, int]:
         """By partition and start."""
         return self.part.partition, self.part.start
 
 
-def judgement_of(results: Iterable[RangeResult]) -> RepeatVerdict:
-    """Merge the verdicts about the events of all ranges of a commit."""
-    return next((result.judgement for result in results if result.judgement), RepeatVerdict())
+def verdict_of(results: Iterable[RangeResult]) -> RepeatVerdict:
+    """The verdict about the events of all ranges of a commit."""
+    return next((result.verdict for result in results if result.verdict), RepeatVerdict())
 
 
 def range_writer(work: Work) -> Callable[[Iterable[Range]], Iterator[RangeResult]]:
@@ -88,7 +88,7 @@ def range_writer(work: Work) -> Callable[[Iterable[Range]], Iterator[RangeResult
 
     def write(ranges: Iterable[Range]) -> Iterator[RangeResult]:
         if work.known is not None:
-            yield from _write_judged(work, work.known, ranges)
+            yield from _write_unique(work, work.known, ranges)
             return
         for part in ranges:
             yield _write_range(work, part)
@@ -96,25 +96,25 @@ def range_writer(work: Work) -> Callable[[Iterable[Range]], Iterator[RangeResult
     return write
 
 
-def _write_judged(work: Work, known: Known, ranges: Iterable[Range]) -> list[RangeResult]:
+def _write_unique(work: Work, known: Known, ranges: Iterable[Range]) -> list[RangeResult]:
     """The results of all ranges; if ids are missing that decide about their events, these have no files."""
-    judge = RepeatCheck(known)
-    results = [_write_range(work, part, judge) for part in ranges]
-    judgement = judge.finish()
-    if judgement.missing:
+    check = RepeatCheck(known)
+    results = [_write_range(work, part, check) for part in ranges]
+    verdict = check.finish()
+    if verdict.missing:
         for path in (file.path for result in results for file in result.files):
             LocalStorage(work.table).remove(path)
         results = [RangeResult(result.part, None, (), None) for result in results]
-    return [*results[:-1], replace(results[-1], judgement=judgement)]
+    return [*results[:-1], replace(results[-1], verdict=verdict)]
 
 
-def _write_range(work: Work, part: Range, judge: RepeatCheck | None = None) -> RangeResult:
+def _write_range(work: Work, part: Range, check: RepeatCheck | None = None) -> RangeResult:
     # Ids are found again by event time: its bounds say where.
-    bounds = [work.stream.time_column] if judge else []
+    bounds = [work.stream.time_column] if check else []
     live = LakeFileWriter(LocalStorage(work.table), work.commit, dead=False, statistics=bounds)
     dead = LakeFileWriter(LocalStorage(work.table), work.commit, dead=True)
     try:
-        return _write_files(work, part, live, dead, judge)
+        return _write_files(work, part, live, dead, check)
     except BaseException as error:
         live.abandon()
         dead.abandon()
@@ -124,23 +124,23 @@ def _write_range(work: Work, part: Range, judge: RepeatCheck | None = None) -> R
 
 
 def _write_files(
-    work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter, judge: RepeatCheck | None = None
+    work: Work, part: Range, live: LakeFileWriter, dead: LakeFileWriter, check: RepeatCheck | None = None
 ) -> RangeResult:
     newest: int | None = None
     derivation = work.derivation
     inputs: list[pa.Table] = []
     lateness: list[Days] = []
     # One task does the work of several: it parses the next events while it judges and writes these.
-    blocks = _ahead(_read_blocks(work, part)) if judge else _read_blocks(work, part)
+    blocks = _ahead(_read_blocks(work, part)) if check else _read_blocks(work, part)
     for table, reasons in blocks:
         if reasons is None:
             good, bad = table, None
         else:
             is_good = pc.is_null(reasons)
             good, bad = table.filter(is_good), table.filter(pc.invert(is_good))
-        if judge:
-            good, repeats = judge.split(good)
-            if judge.missing:
+        if check:
+            good, repeats = check.split(good)
+            if check.missing:
                 continue  # all is judged again; what else is missing is found now
             letters = [rows for rows in (bad, repeats) if rows is not None]
             bad = pa.concat_tables(letters).sort_by(POSITION) if letters else None
@@ -153,8 +153,8 @@ def _write_files(
         newest = later(newest, newest_of(work.stream, good))
     fault_point("append.in_worker")
     files = tuple(file for file in (live.close(), dead.close()) if file)
-    is_judged = judge is None or not judge.missing
-    derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs and is_judged else None
+    is_checked = check is None or not check.missing
+    derived = derivation.run(pa.concat_tables(inputs)) if derivation and inputs and is_checked else None
     return RangeResult(part, newest, files, derived, join_days(lateness))
 
 

@@ -79,22 +79,22 @@ class UniqueIndex:
         return Known(once, at.next_commit, runs, segments, str(self._folder), complete=is_empty)
 
     def settle(
-        self, stream: Stream, at: LakeState, judge: Callable[[Known | None], tuple[Result, RepeatVerdict]]
+        self, stream: Stream, at: LakeState, check: Callable[[Known | None], tuple[Result, RepeatVerdict]]
     ) -> Result:
-        """Apply what `judge` made of a commit's events; it is called again if they need ids that were not loaded."""
+        """Apply what `check` made of a commit's events; it is called again if they need ids that were not loaded."""
         needed: frozenset[int] = frozenset()
         while True:
-            result, judgement = judge(self.plan(stream, at, also=needed))
-            if not judgement.missing:
+            result, verdict = check(self.plan(stream, at, also=needed))
+            if not verdict.missing:
                 return result
-            needed |= judgement.segments  # events that are late: once more, with the ids of their times
+            needed |= verdict.segments  # events that are late: once more, with the ids of their times
 
-    def adopt(self, judgement: RepeatVerdict) -> None:
+    def adopt(self, verdict: RepeatVerdict) -> None:
         """The commit that these ids belong to was made."""
         self._next_commit += 1
-        self._recent = judgement.segments
-        self._segments.update(dict.fromkeys(judgement.segments, self._now()))
-        self._runs += judgement.runs
+        self._recent = verdict.segments
+        self._segments.update(dict.fromkeys(verdict.segments, self._now()))
+        self._runs += verdict.runs
 
     def reset(self) -> None:
         """Forget everything. Called after each failure: nothing here is trusted more than the lake."""

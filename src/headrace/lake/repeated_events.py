@@ -113,7 +113,7 @@ class RepeatCheck:
 
     def split(self, rows: pa.Table) -> tuple[pa.Table, pa.Table | None]:
         """The events that count, and those that repeat others, with the reason; None if there are none of them."""
-        first = self.judge(rows)
+        first = self.check(rows)
         if first is None:
             return rows, None
         repeats = pa.array(first >= 0)
@@ -126,7 +126,7 @@ class RepeatCheck:
         """The reasons of events that repeat those at these positions."""
         return describe_ids(repeats, self._once.columns, pa.array(first))
 
-    def judge(self, rows: pa.Table) -> Int64s | None:
+    def check(self, rows: pa.Table) -> Int64s | None:
         """The position of the event that each of these repeats, -1 if it counts; None if all of them count."""
         once = self._once
         ids, index = read_ids(rows, once.columns, once.time_column)
@@ -147,7 +147,7 @@ class RepeatCheck:
                 _note(first, some[which[0]], which[1])
         for entries in self._own:
             _note(first, *entries.find(events, once.within_us))
-        _judge_among(events, first, once.within_us)
+        _check_among(events, first, once.within_us)
         self._remember(events.take(first < 0).sort())
         count = int((first >= 0).sum())
         self._duplicates += count
@@ -179,7 +179,7 @@ def _note(first: Int64s, which: Int64s, position: Int64s) -> None:
     first[which] = np.where(known < 0, position, np.minimum(known, position))
 
 
-def _judge_among(events: Entries, first: Int64s, within_us: int) -> None:
+def _check_among(events: Entries, first: Int64s, within_us: int) -> None:
     """Judge events of one block against each other. They are sorted by hash, and then by their order in the log."""
     left = np.flatnonzero(first < 0)
     left = left[with_equal_neighbour(events.high[left])]
@@ -196,7 +196,7 @@ def _judge_among(events: Entries, first: Int64s, within_us: int) -> None:
         left = left[~leads & ~repeats]
         if not len(left):
             return
-    _judge_one_by_one(events, left, first, within_us)
+    _check_one_by_one(events, left, first, within_us)
 
 
 @dataclass
@@ -207,7 +207,7 @@ class _Times:
     positions: list[int] = field(default_factory=list)
 
 
-def _judge_one_by_one(events: Entries, left: Int64s, first: Int64s, within_us: int) -> None:
+def _check_one_by_one(events: Entries, left: Int64s, first: Int64s, within_us: int) -> None:
     """Judge ids that count many times in one block: the interval is short, and the id stays the same."""
     ids: dict[tuple[int, int], _Times] = {}
     rows = events.take(left)

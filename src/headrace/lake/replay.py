@@ -34,7 +34,7 @@ from headrace.lake.event_id_index import UniqueIndex, discard
 from headrace.lake.event_ids_load import load_here
 from headrace.lake.parquet_file import MOST_BYTES, LakeFileWriter, NewFile, batches
 from headrace.lake.repeated_events import Known, RepeatCheck, RepeatVerdict
-from headrace.lake.replay_files import REREAD, ReadableFile, Reread, dead_file_reader, judge_letters
+from headrace.lake.replay_files import REREAD, ReadableFile, Reread, dead_file_reader, split_letters
 from headrace.lake.table_files import LakeFile
 from headrace.lake.table_schema import COMMIT, COMMITTED_AT, NEWEST, TABLES, ChoosePins, no_pins, pin_column, reserved
 from headrace.spark.failures import one_line
@@ -109,7 +109,7 @@ class Replay:
                 results = self._read(stream, group, None if counts_only else aside)
                 if not counts_only:
                     with self._table.turn:
-                        results = self._judge(stream, group, results, aside, dry_run)
+                        results = self._check(stream, group, results, aside, dry_run)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
         later_files = files[len(group) :]
@@ -142,28 +142,28 @@ class Replay:
             _check_written(aside, results)
         return results
 
-    def _judge(
+    def _check(
         self, stream: Stream, group: Sequence[LakeFile], results: list[ReadableFile], aside: Path, dry_run: bool
     ) -> list[ReadableFile]:
         """Commit what is readable and, in a stream with UNIQUE, repeats no event. The caller holds the turn."""
         at = self._table.state
 
-        def judge(known: Known | None) -> tuple[tuple[list[ReadableFile], RepeatVerdict], RepeatVerdict]:
+        def check(known: Known | None) -> tuple[tuple[list[ReadableFile], RepeatVerdict], RepeatVerdict]:
             if known is None:
                 return (results, RepeatVerdict()), RepeatVerdict()
-            judge = RepeatCheck(known)
-            judged = judge_letters(judge, stream, results, aside, self._batch_bytes)
-            judgement = judge.finish()
-            return (judged, judgement), judgement
+            check = RepeatCheck(known)
+            judged = split_letters(check, stream, results, aside, self._batch_bytes)
+            verdict = check.finish()
+            return (judged, verdict), verdict
 
         try:
-            judged, judgement = self._unique.settle(stream, at, judge)
+            judged, verdict = self._unique.settle(stream, at, check)
             if not dry_run:
                 self._commit(group, judged, aside)
             if self._table.state.next_commit > at.next_commit:
-                self._unique.adopt(judgement)
+                self._unique.adopt(verdict)
             else:
-                discard(judgement.runs)
+                discard(verdict.runs)
         except BaseException:
             self._unique.reset()
             raise

@@ -189,22 +189,22 @@ class ReadableFile:
         return bool(self.readable or self.new_reasons)
 
 
-def judge_letters(
-    judge: RepeatCheck, stream: Stream, results: Sequence[ReadableFile], folder: Path, batch_bytes: int = MOST_BYTES
+def split_letters(
+    check: RepeatCheck, stream: Stream, results: Sequence[ReadableFile], folder: Path, batch_bytes: int = MOST_BYTES
 ) -> list[ReadableFile]:
     """The results where only events that count are readable. What is written is put aside in the folder."""
-    return [_judge_file(judge, stream, result, folder, batch_bytes) for result in results]
+    return [_split_file(check, stream, result, folder, batch_bytes) for result in results]
 
 
-def _judge_file(
-    judge: RepeatCheck, stream: Stream, result: ReadableFile, folder: Path, batch_bytes: int
+def _split_file(
+    check: RepeatCheck, stream: Stream, result: ReadableFile, folder: Path, batch_bytes: int
 ) -> ReadableFile:
     if result.aside is None:
         return result
     aside, again = Aside(str(folder)), None
     readable, new_reasons, newest = 0, result.new_reasons, None
     for rows in batches(Path(result.aside), most_bytes=batch_bytes):
-        good, repeats = judge.split(rows)
+        good, repeats = check.split(rows)
         good = good.drop_columns([BEFORE])
         aside.write(good)
         readable, newest = readable + len(good), later(newest, newest_of(stream, good))

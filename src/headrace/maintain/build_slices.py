@@ -118,7 +118,7 @@ def remove_unneeded(builds: Path, versions: Sequence[Version]) -> None:
     for version in versions:
         for base in version.bases:
             name = slices_folder(builds, version, base.stream).name
-            if version.live and (not version.whole or base.next_horizon is not None):
+            if version.live and (not version.complete or base.next_horizon is not None):
                 needed.add(name)
             if base.alarm:
                 needed.add(f"{DRIFT}{name}")

@@ -59,7 +59,7 @@ class Parser:
                 records = sent_records(self._stream.source, len(frames), arrived_us)
             table, reasons = self._read_records(table, reasons, records)
         table = self._computing.add_to(table).select(self._fields.names).cast(self._fields)
-        return Parsed(table, self._judge(table, reasons, arrived_us))
+        return Parsed(table, self._reasons(table, reasons, arrived_us))
 
     def _read_value(self, frames: Frames) -> Read:
         if self._stream.format == TEXT:
@@ -92,7 +92,7 @@ class Parser:
             table = table.append_column(field.name, column)
         return table, bad if reasons is None else reasons if bad is None else pc.coalesce(reasons, bad)
 
-    def _judge(
+    def _reasons(
         self, table: pa.Table, reasons: pa.Array | None, arrived_us: npt.NDArray[np.int64] | int
     ) -> pa.Array | None:
         for field in self._stream.fields:
@@ -148,11 +148,11 @@ def read_text(frames: Frames) -> tuple[pa.Array, pa.Array | None]:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        return _judge_each(frames)
+        return _read_each(frames)
     return values, None
 
 
-def _judge_each(frames: Frames) -> tuple[pa.Array, pa.Array]:
+def _read_each(frames: Frames) -> tuple[pa.Array, pa.Array]:
     reasons: list[str | None] = [None] * len(frames)
     not_ascii = np.maximum.reduceat(frames.data, frames.starts) >= _BEYOND_ASCII
     for index in np.flatnonzero(not_ascii).tolist():

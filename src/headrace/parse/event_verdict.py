@@ -75,7 +75,7 @@ class SecondParser:
         self._fields = [(field.steps, field.label, field.type, _READERS[field.type.name]) for field in fields]
         self._looks = [(steps, label, of, look(of), reader) for steps, label, of, reader in self._fields]
 
-    def judge(self, frame: bytes) -> str | None:
+    def refusal(self, frame: bytes) -> str | None:
         """The reason why the event is refused; None if it is good."""
         try:
             event = read_fast(frame)

@@ -43,7 +43,7 @@ class ObjectReader:
 
     def _read_block(self, frames: Frames) -> Read:
         if _are_few(frames) or (self._were_bad and self._are_bad(frames)):
-            return self._judge_each(frames)
+            return self._read_each(frames)
         if len(frames) >= MANY and (part := self._uniform.read(frames)):
             table, fits = part
             return (table, None) if fits.all() else self._add_others(table, fits, frames)
@@ -63,7 +63,7 @@ class ObjectReader:
     def _read_closer(self, frames: Frames) -> Read:
         """Piece by piece: pieces without a bad event are still read columnar."""
         if len(frames) <= PIECE or self._are_bad(frames):
-            return self._judge_each(frames)
+            return self._read_each(frames)
         parts: list[Read] = []
         step, failures = -(-len(frames) // PIECES), 0
         for at in range(0, len(frames), step):
@@ -75,20 +75,20 @@ class ObjectReader:
                 failures += 1
                 parts.append(self._read_closer(piece))
             else:
-                parts.append(self._judge_each(piece))
+                parts.append(self._read_each(piece))
         return _concatenate(parts)
 
     def _are_bad(self, frames: Frames) -> bool:
         """Return whether most events are bad, estimated from a few of them."""
         probe = range(0, len(frames), -(-len(frames) // PROBE))
-        bad = sum(self._second.judge(frames[index]) is not None for index in probe)
+        bad = sum(self._second.refusal(frames[index]) is not None for index in probe)
         self._were_bad = 2 * bad > len(probe)
         return self._were_bad
 
-    def _judge_each(self, frames: Frames) -> Read:
+    def _read_each(self, frames: Frames) -> Read:
         """Parse one event at a time; valid events are still read columnar where possible."""
-        judge = self._second.judge
-        reasons = [judge(frame) for frame in frames]
+        refusal = self._second.refusal
+        reasons = [refusal(frame) for frame in frames]
         good = np.array([reason is None for reason in reasons], dtype=bool)
         if not good.any():
             return self.schema.empty_table().take(pa.nulls(len(frames), pa.int64())), pa.array(reasons, pa.string())

@@ -316,4 +316,4 @@ def choose_way(versions: Sequence[Version], view: View, patience_ms: Patience) -
 
 def can_return(version: Version) -> bool:
     """Return whether it is retired and still has its rows."""
-    return version.state == "retired" and version.whole
+    return version.state == "retired" and version.complete

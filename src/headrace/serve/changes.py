@@ -151,7 +151,7 @@ class Evaluation:
             had = holder = versions.get(number)
             while holder is not None and holder.home is None:  # a free edit took its rows
                 holder = next((each for each in versions.values() if each.replaces == holder.number), None)
-            if had is None or holder is None or not holder.whole or not self._has_same_rows(had):
+            if had is None or holder is None or not holder.complete or not self._has_same_rows(had):
                 return self._restart()
             if holder.number != self.version.number:
                 old.append(holder.number)
@@ -199,7 +199,7 @@ class Evaluation:
     def _old_page(self, cursor: ChangeCursor, page: ChangePage) -> ChangeBatch:
         """Deletes of rows that an earlier version has and this one does not."""
         old = next((each for each in self.snapshot.versions() if each.id == (self.view, page.old[0])), None)
-        if old is None or not old.whole:  # dropped meanwhile
+        if old is None or not old.complete:  # dropped meanwhile
             return self._restart()
         last = None if page.last is None else self._decode(page.last)
         rows = self._read(old, self.plan, last, self.limit + 1)

@@ -67,7 +67,7 @@ def answer_serving(
         return work(snapshot)
 
 
-def answer_held(
+def answer_cached(
     store: StoreReader, question: Question, freshness: Freshness, now: datetime
 ) -> tuple[Version, Answer] | None:
     """The same from rows in memory, without waiting: an event loop can call it.
@@ -83,7 +83,7 @@ def answer_held(
             raise NotCachedError
         return version, answer_from(snapshot, version, question, freshness, now)
 
-    return store.read_held(work)
+    return store.read_cached(work)
 
 
 def _is_quick(version: Version, question: Question) -> bool:

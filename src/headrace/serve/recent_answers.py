@@ -12,7 +12,7 @@ import orjson
 
 from headrace.format import iso
 from headrace.serve.answer import Answer, states_as_dict
-from headrace.serve.evaluate import Freshness, answer_held, answer_serving
+from headrace.serve.evaluate import Freshness, answer_cached, answer_serving
 from headrace.serve.freshness import Fresh, stream_states
 from headrace.serve.question import Question
 from headrace.store.store_contract import Store
@@ -59,9 +59,9 @@ class RecentAnswers:
         """Answer from the store, and keep the answer under the text of the question."""
         return self._reply(*answer_serving(self._store, question, self._freshness, now), question, text, now)
 
-    def ask_held(self, question: Question, text: bytes, now: datetime) -> bytes | None:
+    def ask_cached(self, question: Question, text: bytes, now: datetime) -> bytes | None:
         """The same if the rows are in memory; else None. It never waits for the store."""
-        answered = answer_held(self._store, question, self._freshness, now)
+        answered = answer_cached(self._store, question, self._freshness, now)
         return self._reply(*answered, question, text, now) if answered else None
 
     def _reply(self, version: Version, answer: Answer, question: Question, text: bytes, now: datetime) -> bytes:

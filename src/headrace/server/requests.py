@@ -159,12 +159,12 @@ class Requests:
         with self._question_limit.watch():
             return self._recent.ask(question, text, datetime.now(UTC))
 
-    def ask_held(self, question: Question, text: bytes) -> bytes | None:
+    def ask_cached(self, question: Question, text: bytes) -> bytes | None:
         """The same if the rows are in memory; else None. It never waits."""
         if question.view in self._logical:
             return None
         self._refuse_stream(question.view)
-        return self._recent.ask_held(question, text, datetime.now(UTC))
+        return self._recent.ask_cached(question, text, datetime.now(UTC))
 
     def changes(self, question: ChangeQuestion) -> Generator[ViewChange, None, None]:
         """The changes of a view as they come, until the server stops."""

@@ -155,7 +155,7 @@ class NotCachedError(Exception):
 class StoreReader(Protocol):
     """A store of views, for those who only read."""
 
-    def kept(self, kind: str) -> dict[str, str]:
+    def stored_texts(self, kind: str) -> dict[str, str]:
         """The texts that `keep` wrote, by name."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
@@ -164,7 +164,7 @@ class StoreReader(Protocol):
     def read(self, work: Callable[[Snapshot], T]) -> T:
         """Return the result of `work` for a snapshot. Faster than `snapshot` for short reads; may call it twice."""
 
-    def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
+    def read_cached(self, work: Callable[[Snapshot], T]) -> T | None:
         """Return the result of `work` for cached rows, without waiting; None if it raises NotCachedError."""
 
     def versions(self) -> list[Version]:

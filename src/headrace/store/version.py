@@ -175,8 +175,8 @@ class Version:
         for base in self.bases:
             if base.stalled:
                 prefix = f"stream '{base.stream}'"
-                whole = len(self.bases) == 1 or prefix in base.stalled
-                return base.stalled if whole else f"{prefix}: {base.stalled}"
+                only = len(self.bases) == 1 or prefix in base.stalled
+                return base.stalled if only else f"{prefix}: {base.stalled}"
         return None
 
     @property
@@ -195,7 +195,7 @@ class Version:
         return self.state == "serving"
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Return whether all commits [0, applied_to) of each stream are in its tables."""
         return self.home is not None and all(base.built for base in self.bases)
 
@@ -211,7 +211,7 @@ class Version:
         One that is being built waits: nobody reads it, and one step over all commits since then costs
         less than a step for each commit.
         """
-        return self.collects and self.whole
+        return self.collects and self.complete
 
     @property
     def collects(self) -> bool:

@@ -115,7 +115,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     async def ask(question: Question, text: bytes, request: Request) -> Response:
         if question.as_of is not None:
             return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
-        held = runtime.ask_held(question, text)  # a change of threads takes longer than to answer from memory
+        held = runtime.ask_cached(question, text)  # a change of threads takes longer than to answer from memory
         if held is not None:
             return reply_encoded(held)
         return reply_encoded(await anyio.to_thread.run_sync(runtime.ask_json, question, text))

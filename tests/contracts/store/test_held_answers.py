@@ -11,7 +11,7 @@ import pytest
 
 from headrace.define.catalog import load
 from headrace.define.model import View
-from headrace.serve.evaluate import answer, answer_held
+from headrace.serve.evaluate import answer, answer_cached
 from headrace.serve.freshness import Fresh
 from headrace.serve.question import Question
 from headrace.store.store_contract import Store
@@ -41,7 +41,7 @@ def ask_until_held(store: Store, **question: Any) -> bool:
     asked = Question.of("traffic", **question)
     for _ in range(20):
         whole = answer(store, asked, freshness, NOW)
-        held = answer_held(store, asked, freshness, NOW)
+        held = answer_cached(store, asked, freshness, NOW)
         if held is not None:
             assert held[1].as_dict() == whole.as_dict()
             return True
@@ -50,7 +50,7 @@ def ask_until_held(store: Store, **question: Any) -> bool:
 
 def test_a_lookup_of_a_key_is_answered_from_memory(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, VIEW)
-    assert answer_held(store, Question.of("traffic", **LOOKUP), freshness, NOW) is None, "nothing is held yet"
+    assert answer_cached(store, Question.of("traffic", **LOOKUP), freshness, NOW) is None, "nothing is held yet"
     assert ask_until_held(store, **LOOKUP)
     assert ask_until_held(store, **LOOKUP, window="5m")
 

@@ -14,16 +14,16 @@ from tests.contracts.store.layers import VIEW
 
 
 def test_texts_are_kept_by_kind_and_name(store: Store) -> None:
-    assert store.kept("sink") == {}
+    assert store.stored_texts("sink") == {}
     store.keep("sink", "a", "1")
     store.keep("sink", "b", "2")
     store.keep("alert", "a", "é")
     store.keep("sink", "a", "3")
-    assert store.kept("sink") == {"a": "3", "b": "2"}
-    assert store.kept("alert") == {"a": "é"}
+    assert store.stored_texts("sink") == {"a": "3", "b": "2"}
+    assert store.stored_texts("alert") == {"a": "é"}
     store.keep("sink", "a", None)
     store.keep("sink", "never", None)
-    assert store.kept("sink") == {"b": "2"}
+    assert store.stored_texts("sink") == {"b": "2"}
 
 
 def test_the_next_process_has_them(place: Place) -> None:
@@ -31,11 +31,11 @@ def test_the_next_process_has_them(place: Place) -> None:
     first.keep("sink", "a", "1")
     first.close()
     second = place.open(2)
-    assert second.kept("sink") == {"a": "1"}
+    assert second.stored_texts("sink") == {"a": "1"}
     second.keep("sink", "a", "2")
     second.close()
     reader = place.open_to_read()
-    assert reader.kept("sink") == {"a": "2"}
+    assert reader.stored_texts("sink") == {"a": "2"}
     reader.close()
 
 
@@ -46,10 +46,10 @@ def test_a_store_that_starts_anew_has_them_and_the_numbers_of_versions(tmp_path:
     successor = store_files.DuckStore.open(
         tmp_path / "store" / "views-00000002.duckdb", 2
     )  # as it does while 1 holds its file
-    assert successor.kept("sink") == {"a": "1"}
+    assert successor.stored_texts("sink") == {"a": "1"}
     assert successor.register(VIEW, "a", {"events": 5}).number == 2
     with pytest.raises(FencedError, match="the sink 'a' was not recorded; found fence 2"):
         paused.keep("sink", "a", "0")
-    assert successor.kept("sink") == {"a": "1"}
+    assert successor.stored_texts("sink") == {"a": "1"}
     successor.close()
     paused.close()

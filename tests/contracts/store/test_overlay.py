@@ -83,7 +83,7 @@ class Writer:
         self.store.adopt(serving(self.store).view, f"f{self.chance.random()}", {"events": 7}, number)
 
     def roll_back(self) -> None:
-        retired = [version for version in versions(self.store) if not version.live and version.whole]
+        retired = [version for version in versions(self.store) if not version.live and version.complete]
         if retired:
             self.store.revive("traffic", retired[-1].number)
             for commit in self.commits[find(self.store, retired[-1]).bases[0].applied_to :]:
@@ -110,7 +110,7 @@ def look_up(writer: Writer) -> None:
         assert version is not None
         return version, snapshot.rows(version, selection)
 
-    version, rows = writer.store.read_held(read) or writer.store.read(read)
+    version, rows = writer.store.read_cached(read) or writer.store.read(read)
     base = version.bases[0]
     batch, speed = (
         [event for commit in commits for event in commit]
@@ -160,8 +160,8 @@ def test_rows_that_nobody_asks_for_are_dropped(store: DuckStore, tmp_path: Path)
     for _ in range(20):
         look_up(writer)
     lookups: Lookups = store._transactions._lookups
-    assert lookups._demand["traffic"].held
+    assert lookups._demand["traffic"].cached
     for _ in range(25):
         writer.append()
-    assert lookups._demand["traffic"].held is None
+    assert lookups._demand["traffic"].cached is None
     look_up(writer)

@@ -46,7 +46,7 @@ def ask(recent: RecentAnswers, text: bytes) -> tuple[dict[str, Any], bool]:
     """The answer, and whether it came from memory."""
     found = recent.find("traffic", text, NOW)
     question = Question.of("traffic", **TEXTS[text])
-    reply = found or recent.ask_held(question, text, NOW) or recent.ask(question, text, NOW)
+    reply = found or recent.ask_cached(question, text, NOW) or recent.ask(question, text, NOW)
     content: dict[str, Any] = orjson.loads(reply)
     return content, found is not None
 
@@ -97,7 +97,7 @@ class Writer:
 
     def roll_back(self) -> None:
         """To the newest retired version that has rows, which is first brought on."""
-        retired = [version for version in versions(self.store) if not version.live and version.whole]
+        retired = [version for version in versions(self.store) if not version.live and version.complete]
         if retired:
             self.store.revive("traffic", retired[-1].number)
             for commit in self.commits[find(self.store, retired[-1]).bases[0].applied_to :]:

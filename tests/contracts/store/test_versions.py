@@ -47,7 +47,7 @@ def test_without_history_the_first_version_serves_and_a_second_waits(store: Stor
 def test_a_version_with_history_is_built_before_it_serves(store: Store, tmp_path: Path) -> None:
     version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
     assert (version.state, version.bases[0].horizon, version.bases[0].applied_to) == ("registered", 3, 3)
-    assert not version.whole
+    assert not version.complete
     with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found state registered"):
         store.promote("traffic", 1)
     store.build("traffic", 1, "events", 1)
@@ -59,7 +59,7 @@ def test_a_version_with_history_is_built_before_it_serves(store: Store, tmp_path
         store.fill("traffic", 1, "events", replace(table, to_commit=2))
     store.fill("traffic", 1, "events", table)
     ready = find(store, version)
-    assert (ready.state, ready.batch, ready.whole) == ("ready", (table,), True)
+    assert (ready.state, ready.batch, ready.complete) == ("ready", (table,), True)
     store.promote("traffic", 1)
     assert serving(store).state == "serving"
     assert counted(store, serving(store)) == 1

@@ -36,7 +36,7 @@ events = st.one_of(
 
 def judged(body: bytes, layout: FileLayout, *, keep_bad: bool = False) -> BodyEvents | str:
     try:
-        return BodyParser(STREAM, lambda: 10**15, 1 << 20).judge(body, layout, keep_bad=keep_bad)
+        return BodyParser(STREAM, lambda: 10**15, 1 << 20).parse(body, layout, keep_bad=keep_bad)
     except IngestError as error:
         return str(error)
 
@@ -94,7 +94,7 @@ def test_a_cell_of_csv_is_found_by_the_title_that_a_field_names() -> None:
         "CREATE STREAM s (day DATE FROM 'Order Date', `user-id` BIGINT, n INT FROM '# of items', b STRING FROM '$.b.c')"
     )
     body = b"Order Date,user-id,# of items,b\n2026-03-01,7,3,x\nMarch,8,,y\n"
-    judgement = BodyParser(stream, lambda: 10**15, 1 << 20).judge(body, FileLayout(Format.CSV), keep_bad=False)
+    judgement = BodyParser(stream, lambda: 10**15, 1 << 20).parse(body, FileLayout(Format.CSV), keep_bad=False)
     assert bytes(judgement.payload) == b'{"Order Date":"2026-03-01","user-id":7,"# of items":3,"b":"x"}\n'
     assert [refused["reason"] for refused in judgement.refused] == [
         """field 'day' from 'Order Date' takes DATE (as "2024-05-17"), found the string "March\""""
@@ -112,5 +112,5 @@ def test_an_event_is_refused_for_what_is_at_the_place_of_a_field() -> None:
         b'{"service":{"name":1,"name":2},"items":[0,{"sku":5}]}': "field 'name' from '$.service.name' appears twice",
     }
     for body, reason in reasons.items():
-        judgement = BodyParser(stream, lambda: 10**15, 1 << 20).judge(body, FileLayout(Format.NDJSON), keep_bad=False)
+        judgement = BodyParser(stream, lambda: 10**15, 1 << 20).parse(body, FileLayout(Format.NDJSON), keep_bad=False)
         assert [refused["reason"] for refused in judgement.refused] == ([reason] if reason else [])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.define.model import Stream
-from headrace.lake.append_task import RangeResult, Work, judgement_of, range_writer
+from headrace.lake.append_task import RangeResult, Work, range_writer, verdict_of
 from headrace.lake.event_id_index import UniqueIndex
 from headrace.lake.event_ids_load import load_here
 from headrace.lake.repeated_events import Known, RepeatVerdict
@@ -56,7 +56,7 @@ class UniqueLake(DeadLake):
         def write(known: Known | None) -> tuple[list[RangeResult], RepeatVerdict]:
             self.attempts += 1
             results = list(range_writer(replace(work, known=known))(parts))
-            return results, judgement_of(results)
+            return results, verdict_of(results)
 
         results = self.index.settle(self.stream, at, write)
         if fails:
@@ -65,10 +65,10 @@ class UniqueLake(DeadLake):
         newest = at.newest_us
         for result in results:
             newest = later(newest, result.newest_us)
-        judgement = judgement_of(results)
+        verdict = verdict_of(results)
         files = [file for result in results for file in result.files]
-        self.table.commit(at, end, newest, files, duplicates=judgement.duplicates)
-        self.index.adopt(judgement)
+        self.table.commit(at, end, newest, files, duplicates=verdict.duplicates)
+        self.index.adopt(verdict)
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,8 @@ def uniform(stream: Stream, frames: list[bytes]) -> list[dict[str, Any] | None]:
 
 
 def second(stream: Stream, frame: bytes) -> dict[str, Any] | str:
-    """The second parser's values, or its reason; its judgement is always the same as its reading."""
-    judged = parsers(stream)[1].judge(frame)
+    """The second parser's values, or its reason; its verdict is always the same as its reading."""
+    judged = parsers(stream)[1].refusal(frame)
     try:
         values = parsers(stream)[1].read(frame)
     except Refused:

@@ -55,7 +55,7 @@ def lines_read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(Uniform, "read", "together")
     count(Columnar, "read", "together")
-    count(SecondParser, "judge", "singly")
+    count(SecondParser, "refusal", "singly")
     return counts
 
 

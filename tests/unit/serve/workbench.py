@@ -115,7 +115,7 @@ class Workbench:
 
     def roll_back(self) -> None:
         with self.store.snapshot() as snapshot:
-            retired = [v for v in snapshot.versions() if v.state == "retired" and v.whole]
+            retired = [v for v in snapshot.versions() if v.state == "retired" and v.complete]
         if retired:
             self.store.revive("v", retired[-1].number)
             self.catch_up(retired[-1])

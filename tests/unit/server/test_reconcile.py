@@ -85,7 +85,7 @@ def test_a_free_edit_takes_the_rows_over(served: DuckStore) -> None:
     assert edit(served, RENAMED) == [(1, "retired"), (2, "serving")]
     old, new = versions(served)
     assert (new.home, new.batch, new.bases[0].applied_to) == (before.home, before.batch, before.bases[0].applied_to)
-    assert (old.home, old.whole, new.whole) == (None, False, True)
+    assert (old.home, old.complete, new.complete) == (None, False, True)
     assert [column.name for column in new.view.columns] == ["hits", "total"]
 
 

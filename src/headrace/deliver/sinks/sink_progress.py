@@ -75,7 +75,7 @@ def identity_of(sink: Sink) -> str:
 
 def read_progress(store: StoreReader) -> dict[str, SinkProgress]:
     """Of all sinks that the store knows, by name."""
-    return {name: _from_text(text) for name, text in store.kept(KIND).items()}
+    return {name: _from_text(text) for name, text in store.stored_texts(KIND).items()}
 
 
 def write_progress(store: Store, progress: SinkProgress) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from headrace.errors import IngestError
+from headrace.lazy import pa
 
 LOOK_BYTES = 64 << 10
 LINGER_S = 0.5  # how long lines of a slow pipe wait for others
@@ -140,8 +141,6 @@ class Unpacked:
     """Reads compressed data; damage raises IngestError."""
 
     def __init__(self, source: ByteSource, compression: Compression) -> None:
-        import pyarrow as pa  # takes 0.1 s to import, and few files are compressed
-
         self._compression = compression
         self._damage = (OSError, zlib.error, pa.ArrowException)
         self._reader: Any = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), compression.value)

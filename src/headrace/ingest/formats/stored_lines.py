@@ -5,11 +5,20 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from headrace.errors import IngestError
 from headrace.ingest.formats.byte_source import LINGER_S, ByteSource
 from headrace.ingest.formats.format_detection import FileLayout, Format
 from headrace.ingest.line_buffers import allocate, end_of_lines
+from headrace.lazy import later
+
+if TYPE_CHECKING:
+    from headrace.ingest.formats import columnar_lines, csv_lines, json_array
+else:  # they load numpy and Arrow, which lines of JSON do not need
+    columnar_lines = later("headrace.ingest.formats.columnar_lines")
+    csv_lines = later("headrace.ingest.formats.csv_lines")
+    json_array = later("headrace.ingest.formats.json_array")
 
 PIECE_BYTES = 1 << 20
 LONGEST_EVENT_BYTES = 64 << 20
@@ -22,9 +31,7 @@ def read_lines(
     """The events of a source, one line each, in pieces of about `size` bytes."""
     match layout.format:
         case Format.CSV:
-            from headrace.ingest.formats.csv_lines import csv_lines  # loads Arrow
-
-            return csv_lines(source, types, delimiter=layout.delimiter, names=layout.fields)
+            return csv_lines.csv_lines(source, types, delimiter=layout.delimiter, names=layout.fields)
         case Format.PARQUET:
             return _parquet(source)
         case Format.JSON:
@@ -38,9 +45,7 @@ def _json(source: ByteSource) -> Iterator[bytes]:
     if source.look(3) == _MARK:
         source.skip(3)
     if source.look().lstrip()[:1] == b"[":
-        from headrace.ingest.formats.json_array import array_lines  # loads numpy
-
-        yield from array_lines(source)
+        yield from json_array.array_lines(source)
         return
     event = source.read_at_most(LONGEST_EVENT_BYTES).strip()
     if source.look(1):
@@ -51,16 +56,14 @@ def _json(source: ByteSource) -> Iterator[bytes]:
 
 def _parquet(source: ByteSource) -> Iterator[bytes]:
     """Parquet is read from its end: input that is not seekable is copied to a temporary file first."""
-    from headrace.ingest.formats.columnar_lines import parquet_lines  # loads Arrow
-
     if (seekable := source.seekable_file()) is not None:
-        yield from parquet_lines(seekable)
+        yield from columnar_lines.parquet_lines(seekable)
         return
     with tempfile.TemporaryFile(prefix="headrace-") as file:
         while block := source.read(PIECE_BYTES):
             file.write(block)
         file.seek(0)
-        yield from parquet_lines(file)
+        yield from columnar_lines.parquet_lines(file)
 
 
 def line_blocks(source: ByteSource, size: int) -> Iterator[bytes | memoryview]:

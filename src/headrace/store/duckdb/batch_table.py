@@ -49,7 +49,7 @@ def make_batch_table(
     earlier: Sequence[Path],
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
-    portion: int | None = None,  # bytes; None: by the memory
+    most_bytes: int | None = None,  # of a range; None: by the memory
 ) -> Made:
     """Fold Parquet files of partials and earlier batch tables into the file `target`, completely or not at all."""
     content = write_unfinished(
@@ -59,7 +59,7 @@ def make_batch_table(
         earlier=earlier,
         memory_mb=memory_mb,
         threads=threads,
-        portion=portion,
+        most_bytes=most_bytes,
     )
     put_in_place(view, target)
     return content
@@ -73,7 +73,7 @@ def write_unfinished(
     earlier: Sequence[Path],
     memory_mb: int,
     threads: int,
-    portion: int | None = None,
+    most_bytes: int | None = None,
 ) -> Made:
     """Write the table under a name that says that it is not in place; on disk when this returns."""
     unfinished, spill = _unfinished(target), target.with_name(f"{target.name}.spill{UNFINISHED}")
@@ -85,11 +85,11 @@ def write_unfinished(
         ):
             run(connection, f"ATTACH {literal(unfinished)} AS made (TYPE duckdb)")
             source = _source(connection, view, partials, earlier)
-            most = portion or range_bytes(memory_mb)
-            portions = cut(connection, view, source, most) if source else []
-            if len(portions) > 1 or any(part.size > most for part in portions):
+            most = most_bytes or range_bytes(memory_mb)
+            key_ranges = cut(connection, view, source, most) if source else []
+            if len(key_ranges) > 1 or any(part.size > most for part in key_ranges):
                 source = _stage(connection, view, source, spill / "staged")
-            content = _fill(connection, view, source, portions, most)
+            content = _fill(connection, view, source, key_ranges, most)
             _sign(connection, view, content)
             run(connection, "DETACH made")  # writes all of it into the file
         sync(unfinished)
@@ -143,9 +143,9 @@ def connect(spill: Path, memory_mb: int, threads: int) -> duckdb.DuckDBPyConnect
     return connection
 
 
-def read_files(view: View, files: Sequence[Path], *, whole: bool = True) -> str:
-    """A query that gives every row of Parquet files of partials; unless `whole`, without what one layer alone fills."""
-    return f"SELECT {stored_columns(view, whole=whole)} FROM read_parquet([{', '.join(map(literal, files))}])"
+def read_files(view: View, files: Sequence[Path], *, complete: bool = True) -> str:
+    """A query that gives every row of Parquet files of partials; unless `complete`, without columns of one layer."""
+    return f"SELECT {stored_columns(view, complete=complete)} FROM read_parquet([{', '.join(map(literal, files))}])"
 
 
 def _source(
@@ -160,7 +160,7 @@ def _source(
 
 
 def _stage(connection: duckdb.DuckDBPyConnection, view: View, source: str, file: Path) -> str:
-    """The source sorted; as it is, if its rows are too large for that: then each portion reads all rows."""
+    """The source sorted; as it is, if its rows are too large for that: then each range reads all rows."""
     try:
         return stage(connection, source, file)
     except duckdb.OutOfMemoryException:
@@ -170,16 +170,16 @@ def _stage(connection: duckdb.DuckDBPyConnection, view: View, source: str, file:
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, view: View, source: str, portions: Sequence[KeyRange], most: int
+    connection: duckdb.DuckDBPyConnection, view: View, source: str, key_ranges: Sequence[KeyRange], most: int
 ) -> Made:
-    """The tables, portion by portion of (key, pane), so that neither sketches nor sorting need all rows at once.
+    """The tables, range by range of (key, pane), so that neither sketches nor sorting need all rows at once.
 
-    A portion with more than `most` bytes is cut again, for each table between the rows of that table.
+    A range with more than `most` bytes is cut again, for each table between the rows of that table.
     """
     tables = [(PANES, 1), *levels_of(view)]
     for name, _ in tables:
         run(connection, _create(view, name))
-    for part in portions:
+    for part in key_ranges:
         below = f"SELECT * FROM ({source})"
         for name, ms in tables:
             pieces = [part] if part.size <= most else cut_by(connection, view, below, part, ms, most)
@@ -200,7 +200,7 @@ def _create(view: View, table: str) -> str:
 def _insert(
     connection: duckdb.DuckDBPyConnection, view: View, table: str, source: str, pane: str, part: KeyRange
 ) -> None:
-    """Fold a portion of the source and append it to the table, which is sorted."""
+    """Fold a range of the source and append it to the table, which is sorted."""
     into = f"INSERT INTO made.{table} SELECT {folded_columns(view, pane)} FROM"
     which = f"WHERE {part.condition} GROUP BY {KEY_ID}, {pane} ORDER BY {KEY_ID}, {PANE}"
     try:
@@ -208,7 +208,7 @@ def _insert(
     except duckdb.OutOfMemoryException:
         if not batch_only_columns(view):
             raise
-        run(connection, f"{into} (SELECT {stored_columns(view, whole=False)} FROM {source}) {which}")
+        run(connection, f"{into} (SELECT {stored_columns(view, complete=False)} FROM {source}) {which}")
 
 
 def _sign(connection: duckdb.DuckDBPyConnection, view: View, content: Made) -> None:

@@ -1,6 +1,6 @@
 """The DuckDB file behind a store: its connections, what its failures mean, and opening it again after one.
 
-A write that a full disk refuses at a bad moment makes DuckDB declare the whole database invalid for this
+A write that a full disk refuses at a bad moment makes DuckDB declare the database invalid for this
 process. What is in the file is right nevertheless: it is opened again, and `applied_to` says how far it is.
 """
 
@@ -155,13 +155,13 @@ class Database:
                     raise corrupt_batch(path, "it is not there")
                 name = f"batch_{hashlib.md5(file.encode()).hexdigest()}"
                 try:
-                    self._run_apart(f"ATTACH {literal(path)} AS {name} (READ_ONLY)")
+                    self._run_outside(f"ATTACH {literal(path)} AS {name} (READ_ONLY)")
                 except duckdb.Error as error:
                     raise corrupt_batch(path, str(error).splitlines()[0]) from error
                 self._attached[file] = name
             return self._attached[file]
 
-    def _run_apart(self, statement: str) -> None:
+    def _run_outside(self, statement: str) -> None:
         """Run SQL outside of every transaction."""
         with closing(self._root.cursor()) as connection:
             run(connection, statement)
@@ -184,7 +184,7 @@ class Database:
             self.corrections.pop(file, None)
             if name is not None:
                 with suppress(duckdb.Error):  # of an invalid database: it is opened again without this file
-                    self._run_apart(f"DETACH {name}")
+                    self._run_outside(f"DETACH {name}")
         with suppress(OSError):  # what stays is cleaned at the next start
             (self.batch_folder / file).unlink(missing_ok=True)
 
@@ -242,7 +242,7 @@ class Database:
         """Find the damaged file and note it for the next start. DuckDB does not name it: it is the one that fails."""
         for file in list(self._attached):
             path = self.batch_folder / file
-            damage = read_whole(path)
+            damage = read_all_blocks(path)
             if damage:
                 note_damage(path)
                 return corrupt_batch(path, damage)
@@ -273,7 +273,7 @@ def literal(text: object) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def read_whole(path: Path) -> str | None:
+def read_all_blocks(path: Path) -> str | None:
     """Read every block of a batch table's file: what is wrong with it, by DuckDB's checksums; None if nothing is."""
     try:
         with closing(_open(path, read_only=True)) as connection:

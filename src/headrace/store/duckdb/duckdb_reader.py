@@ -80,8 +80,8 @@ class Transactions:
 
     def overlay(self, connection: duckdb.DuckDBPyConnection, version: Version) -> Callable[[str | None], None] | None:
         """Add the partials of a step to the cached rows of a version, within `write`; None if none are cached."""
-        is_held = version.view.over is None and self._lookups.holds(version)
-        return partial(self._add_step, connection, version) if is_held else None
+        is_cached = version.view.over is None and self._lookups.caches(version)
+        return partial(self._add_step, connection, version) if is_cached else None
 
     def _add_step(self, connection: duckdb.DuckDBPyConnection, version: Version, partials: str | None) -> None:
         if partials == STAGED:
@@ -129,14 +129,14 @@ class Transactions:
                         raise
                 else:
                     if self.committed is known:
-                        snapshot.hold()
+                        snapshot.cache_rows()
                         return result
                     if not snapshot.has_read:  # from rows in memory: right for a version that served when it was asked
                         return result
         with self.snapshot() as snapshot:
             return work(snapshot)
 
-    def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
+    def read_cached(self, work: Callable[[Snapshot], T]) -> T | None:
         """Return the result of `work` for cached rows; None if they are not cached, or while a write is committed."""
         known = self.committed
         try:
@@ -148,9 +148,9 @@ class Transactions:
 class DuckReader:
     """Reads one DuckDB file and the files of its batch tables, by several threads."""
 
-    def __init__(self, database: Database, kept: StoredTexts) -> None:
+    def __init__(self, database: Database, texts: StoredTexts) -> None:
         self._database = database
-        self._kept = kept
+        self._texts = texts
         self._transactions = Transactions(database)
         try:
             with self.snapshot() as snapshot:
@@ -162,8 +162,8 @@ class DuckReader:
     def _begin(self, snapshot: DuckSnapshot) -> None:
         self._transactions.begin_with(snapshot.versions())
 
-    def kept(self, kind: str) -> dict[str, str]:
-        return self._kept.read(kind)
+    def stored_texts(self, kind: str) -> dict[str, str]:
+        return self._texts.read(kind)
 
     def snapshot(self) -> AbstractContextManager[DuckSnapshot]:
         return self._transactions.snapshot()
@@ -171,8 +171,8 @@ class DuckReader:
     def read(self, work: Callable[[Snapshot], T]) -> T:
         return self._transactions.read(work)
 
-    def read_held(self, work: Callable[[Snapshot], T]) -> T | None:
-        return self._transactions.read_held(work)
+    def read_cached(self, work: Callable[[Snapshot], T]) -> T | None:
+        return self._transactions.read_cached(work)
 
     def versions(self) -> list[Version]:
         return self._transactions.versions()

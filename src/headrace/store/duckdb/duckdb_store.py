@@ -54,10 +54,10 @@ UNSERVED = ("registered", "building", "ready")
 class DuckStore(DuckReader):
     """The store of a workspace. Every write checks the fence it was opened with."""
 
-    def __init__(self, database: Database, fence: int, kept: StoredTexts) -> None:
+    def __init__(self, database: Database, fence: int, texts: StoredTexts) -> None:
         self._fence = fence
         self._log = LogWriter()
-        super().__init__(database, kept)
+        super().__init__(database, texts)
         self._transaction = self._transactions.write
         self._table_views = TableViews(database, fence, self._transaction, self._next_number, self._note)
 
@@ -185,7 +185,7 @@ class DuckStore(DuckReader):
     def promote(self, view: str, number: int) -> None:
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "ready")
-            if not version.whole:
+            if not version.complete:
                 raise gone(view, number, "not all of its rows are there")
             old = _serving(connection, view)
             if old is not None:
@@ -200,7 +200,7 @@ class DuckStore(DuckReader):
     def revive(self, view: str, number: int) -> None:
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "retired")
-            if not version.whole:
+            if not version.complete:
                 raise gone(view, number, "its rows are gone")
             self._remove_unserved(connection, read_versions(connection, view))
             old = _serving(connection, view)
@@ -417,8 +417,8 @@ class DuckStore(DuckReader):
 
         Followers distinguish old changes from new ones by it.
         """
-        number = next_number(connection, view, above=int(self._kept.get(NUMBER, view) or 0))
-        self._kept.write(NUMBER, view, str(number))
+        number = next_number(connection, view, above=int(self._texts.get(NUMBER, view) or 0))
+        self._texts.write(NUMBER, view, str(number))
         return number
 
     def _expect(self, connection: duckdb.DuckDBPyConnection, view: str, number: int, *states: str) -> Version:
@@ -430,7 +430,7 @@ class DuckStore(DuckReader):
     # Texts of other parts
 
     def keep(self, kind: str, name: str, value: str | None) -> None:
-        self._kept.write(kind, name, value)
+        self._texts.write(kind, name, value)
 
 
 def _serving(connection: duckdb.DuckDBPyConnection, view: str) -> Version | None:

@@ -55,7 +55,7 @@ class TableSource:
 
     name: str  # as SQL writes it: of a speed table, or of a batch table's file
     batch: bool
-    whole: bool = True  # else what only the batch layer fills is left out
+    complete: bool = True  # else what only the batch layer fills is left out
 
 
 def batch_only_bytes(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
@@ -103,8 +103,8 @@ def changed(view: View, sources: Sequence[TableSource], selection: Selection) ->
 def _is_folded(view: View, sources: Sequence[TableSource], selection: Selection) -> bool:
     """Return whether each row of the source is a row of the result: one source holds a (key, pane) once."""
     pane = view.window.pane_ms if view.window else None
-    whole = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
-    return whole and len(sources) == 1 and selection.origin_ms == 0 and selection.calendar is None
+    finest = selection.by == tuple(key.name for key in view.keys) and selection.bucket_ms == pane
+    return finest and len(sources) == 1 and selection.origin_ms == 0 and selection.calendar is None
 
 
 def rows_of(
@@ -229,11 +229,11 @@ class _Table:
     name: str
     conditions: tuple[str, ...]
     batch_events: str
-    whole: bool = True
+    complete: bool = True
 
     def read(self, partials: Iterable[tuple[str, PartialColumn]]) -> str:
         """SQL for these columns of its rows."""
-        return ", ".join(read_column(name, part, whole=self.whole) for name, part in partials)
+        return ", ".join(read_column(name, part, complete=self.complete) for name, part in partials)
 
 
 def _tables(view: View, sources: Sequence[TableSource], selection: Selection) -> list[_Table]:
@@ -242,7 +242,7 @@ def _tables(view: View, sources: Sequence[TableSource], selection: Selection) ->
     batch = [source for source in sources if source.batch]
     parts = parts_of(view, selection) if batch else []
     return tables + [
-        _Table(f"{source.name}.{part.table}", part.conditions, all_of_them, source.whole)
+        _Table(f"{source.name}.{part.table}", part.conditions, all_of_them, source.complete)
         for source in batch
         for part in parts
     ]

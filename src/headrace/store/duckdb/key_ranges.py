@@ -1,4 +1,4 @@
-"""Cuts rows of partials into portions by key and pane, in their order, each small enough to be folded in memory."""
+"""Cuts rows of partials into key_ranges by key and pane, in their order, each small enough to be folded in memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headrace.store.partial_columns import EVENTS, KEY_ID, PANE, partials_of
 
 DAY_MS = LEVELS["days"]
 PREFIX_DIGITS = 3  # of the key id: 4,096 steps, which hold alike since it is a hash
-SHARE = 8  # a portion takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
+SHARE = 8  # a range takes this part of the memory: DuckDB, Arrow and Python each hold its sketches once
 ROW_BYTES = 100  # without its sketches
-STAGED_GROUP = 8_192  # rows that are read together where portions are staged
+STAGED_GROUP = 8_192  # rows that are read together where key_ranges are staged
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class KeyRange:
 
     @property
     def condition(self) -> str:
-        """The portion in SQL; bounds are constants, so that sorted tables are read in part."""
+        """The range in SQL; bounds are constants, so that sorted tables are read in part."""
         terms = [f"{KEY_ID} >= UUID '{_filled(self.first, '0')}'", f"{KEY_ID} <= UUID '{_filled(self.last, 'f')}'"]
         if self.start_ms is not None:
             terms.append(f"{PANE} >= {self.start_ms}")
@@ -50,7 +50,7 @@ ALL = KeyRange("0", "f")
 def stage(connection: duckdb.DuckDBPyConnection, source: str, file: Path) -> str:
     """Write what the query `source` gives into a file, sorted, and give a query that reads it.
 
-    So each portion reads its own rows only, and not all rows for each of many portions.
+    So each range reads its own rows only, and not all rows for each of many ranges.
     """
     file.parent.mkdir(exist_ok=True)
     run(connection, f"ATTACH {literal(file)} AS {duckdb_name(file.name)} (TYPE duckdb, ROW_GROUP_SIZE {STAGED_GROUP})")
@@ -67,14 +67,14 @@ def cut(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: in
     """Ranges of at most so many bytes, of the rows that the query `source` gives, in the order of (key id, pane).
 
     DuckDB folds and sorts what it knows beyond its memory, but it keeps lists, of sketches too, within: only
-    where there are some, rows are cut. Days are kept whole, so that hours and days can be folded portion by portion.
+    where there are some, rows are cut. Days are not cut, so that hours and days can be folded range by range.
     """
     if not _gathers(view):
         return [ALL]
-    portions = []
+    key_ranges = []
     for part in _cut_by_key(connection, source, _weight(view), most):
-        portions += [part] if part.size <= most else cut_by(connection, view, source, part, DAY_MS, most)
-    return portions
+        key_ranges += [part] if part.size <= most else cut_by(connection, view, source, part, DAY_MS, most)
+    return key_ranges
 
 
 def cut_rows(connection: duckdb.DuckDBPyConnection, view: View, source: str, most: int) -> list[KeyRange]:
@@ -95,7 +95,7 @@ def _cut_by_key(connection: duckdb.DuckDBPyConnection, source: str, weight: str,
 def cut_by(
     connection: duckdb.DuckDBPyConnection, view: View, source: str, part: KeyRange, span_ms: int, most: int
 ) -> list[KeyRange]:
-    """The portion as smaller ones, between spans of so many ms: of at most so many bytes, or of one span."""
+    """The range as smaller ones, between spans of so many ms: of at most so many bytes, or of one span."""
     span = floor_to(span_ms)
     query = f"SELECT {span}, CAST(sum({_weight(view)}) AS BIGINT) FROM ({source}) WHERE {part.condition} GROUP BY ALL"
     spans = _gathered(run(connection, f"{query} ORDER BY ALL"), most)

@@ -33,17 +33,17 @@ def compare(
     corrections: bool = True,
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
-    portion: int | None = None,  # bytes; None: by the memory
+    most_bytes: int | None = None,  # of a range; None: by the memory
 ) -> Comparison:
     """Compare the speed layer's rows, a Parquet file with one for each (key, pane), with files of partials.
 
     Beside the view's columns: how many `events` are in a row and, unless not wanted, how many were `corrections`.
     """
-    judge = Agreement(view, corrections=corrections)
+    agreement = Agreement(view, corrections=corrections)
     rows = events = 0
     spill = speed.with_name(f"{speed.name}.spill{UNFINISHED}")
     # What only one layer fills is not compared.
-    batch, speed_rows = (read_files(view, files, whole=False) for files in (partials or [speed], [speed]))
+    batch, speed_rows = (read_files(view, files, complete=False) for files in (partials or [speed], [speed]))
     if not partials:
         batch += " WHERE false"
     try:
@@ -51,14 +51,14 @@ def compare(
             explained(f"view '{view.name}': its two layers cannot be compared", speed, [speed, *partials]),
             closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            most = portion or range_bytes(memory_mb)
-            portions = cut(connection, view, f"{batch} UNION ALL {speed_rows}", most)
-            if len(portions) > 1:
+            most = most_bytes or range_bytes(memory_mb)
+            key_ranges = cut(connection, view, f"{batch} UNION ALL {speed_rows}", most)
+            if len(key_ranges) > 1:
                 batch, speed_rows = (
                     stage(connection, batch, spill / "batch"),
                     stage(connection, speed_rows, spill / "speed"),
                 )
-            for part in portions:
+            for part in key_ranges:
                 there = f"SELECT * FROM ({speed_rows}) WHERE {part.condition}"
                 folded = f"SELECT {folded_columns(view)} FROM ({batch}) WHERE {part.condition}"
                 run(connection, f"CREATE OR REPLACE TEMP TABLE folded AS {folded} GROUP BY {KEY_ID}, {PANE}")
@@ -66,10 +66,10 @@ def compare(
                 rows, events = rows + counts[0], events + counts[1]
                 for pair in _differing(connection, view, there):
                     rows += pair.values[EVENTS][0] is None  # this one only the speed layer has
-                    judge.look_at(pair)
+                    agreement.look_at(pair)
     finally:
         shutil.rmtree(spill, ignore_errors=True)
-    return Comparison(rows, events, judge.drift())
+    return Comparison(rows, events, agreement.drift())
 
 
 def _differing(connection: duckdb.DuckDBPyConnection, view: View, speed: str) -> Iterator[Pair]:

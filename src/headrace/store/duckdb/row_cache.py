@@ -1,8 +1,8 @@
-"""Rows of a view held in memory: many lookups cost one read of the view.
+"""Caches rows of a view in memory: many lookups cost one read of the view.
 
 A lookup costs DuckDB about a millisecond to plan and to scan the speed table, whatever it finds. Where a version is
 asked for many keys, all of its rows are read at once, and each key is found by its id, or by a scan where a question
-has only some of the key's columns. A step of the speed layer adds its partials to the rows that are held: rows of one
+has only some of the key's columns. A step of the speed layer adds its partials to the cached rows: rows of one
 key and pane are merged when they are asked for, as are those of the two layers.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.aggregate import Value
 from headrace.define.model import View
@@ -25,9 +25,6 @@ from headrace.store.key_ids import key_id_of
 from headrace.store.partial_columns import partials_of
 from headrace.store.selection import Selection
 from headrace.store.version import Version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROWS_A_LOOKUP = 4_000  # reading so many rows takes about as long as one lookup
 FIRST_LOOKUPS = 8  # before it is known how many rows a version has
@@ -112,9 +109,9 @@ class CachedRows:
         return start, end if last is None else bisect_left(self._panes, last, start, end)
 
     def _places(self, selection: Selection) -> list[int]:
-        """The columns of the pane, of the keys that are kept, and of the partials."""
-        kept = (1 + self._names.index(name) for name in selection.by)
-        return [0, *kept, *range(1 + len(self._names), len(self._columns))]
+        """The columns of the pane, of the keys of the selection, and of the partials."""
+        keys = (1 + self._names.index(name) for name in selection.by)
+        return [0, *keys, *range(1 + len(self._names), len(self._columns))]
 
 
 @dataclass(frozen=True)
@@ -177,7 +174,7 @@ class Demand:
     lookups: int = 0
     before: int = 0
     rows: int | None = None  # of the view, when it was last counted
-    held: CachedView | None = None
+    cached: CachedView | None = None
     coming: tuple[Version, CachedView] | None = None  # the version and its rows once a step is committed
     unasked: int = 0  # steps since the last lookup
     reading: threading.Lock = field(default_factory=threading.Lock)
@@ -206,40 +203,40 @@ class Lookups:
             return demand
 
     def rows_of(self, version: Version, demand: Demand) -> CachedView | None:
-        """The rows that are held of a version."""
+        """The cached rows of a version."""
         with self._lock:
-            return demand.held if demand.version == version else None
+            return demand.cached if demand.version == version else None
 
-    def hold(self, version: Version, demand: Demand, rows: CachedRows) -> None:
-        """Hold the rows that were read of a version, unless it has changed."""
+    def cache(self, version: Version, demand: Demand, rows: CachedRows) -> None:
+        """Cache the rows that were read of a version, unless it has changed."""
         with self._lock:
             if demand.version == version and demand.coming is None:
-                demand.held = CachedView(rows)
+                demand.cached = CachedView(rows)
 
-    def holds(self, version: Version) -> bool:
-        """Return whether a step is to add its partials to the rows of a version, which it is about to change."""
+    def caches(self, version: Version) -> bool:
+        """Return whether a step has to add its partials to the rows of a version, which it is about to change."""
         with self._lock:
             demand = self._at(version)
-            if demand is None or demand.held is None:
+            if demand is None or demand.cached is None:
                 return False
             demand.unasked += 1
             if demand.unasked > UNASKED_STEPS:
-                demand.held = None
-            return demand.held is not None
+                demand.cached = None
+            return demand.cached is not None
 
     def add(self, before: Version, after: Version, step: CachedRows | None) -> None:
         """A step that is about to be committed adds these partials to the rows of a version."""
         with self._lock:
             demand = self._at(before)
-            held = demand.held.after(step) if demand and demand.held else None
-            if demand and held:
-                demand.coming = after, held
+            cached = demand.cached.after(step) if demand and demand.cached else None
+            if demand and cached:
+                demand.coming = after, cached
 
     def _at(self, version: Version) -> Demand | None:
         """The demand of a version, also if a step has made it since the last lookup."""
         demand = self._demand.get(version.view.name)
         if demand is not None and demand.coming is not None and demand.coming[0] == version:
-            (demand.version, demand.held), demand.coming = demand.coming, None
+            (demand.version, demand.cached), demand.coming = demand.coming, None
         return demand if demand is not None and demand.version == version else None
 
 
@@ -271,5 +268,5 @@ def _ids(view: View, alternatives: Sequence[Mapping[str, Value]]) -> list[tuple[
 
 
 def _values(column: pa.ChunkedArray) -> bytes:
-    whole = column.combine_chunks()
-    return b"".join(whole.to_pylist()) if whole.offset else bytes(whole.buffers()[2] or b"")[: 16 * len(whole)]
+    joined = column.combine_chunks()
+    return b"".join(joined.to_pylist()) if joined.offset else bytes(joined.buffers()[2] or b"")[: 16 * len(joined)]

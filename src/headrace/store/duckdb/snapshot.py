@@ -61,7 +61,7 @@ class DuckSnapshot:
         self._database = database
         self._known = known  # the versions as this transaction sees them; None: not read yet
         self._lookups = lookups
-        self._whole: tuple[Version, Demand, CachedRows] | None = None  # rows that were read and are not held yet
+        self._read_rows: tuple[Version, Demand, CachedRows] | None = None  # all of a version, not cached yet
 
     @property
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -70,10 +70,10 @@ class DuckSnapshot:
             raise NotCachedError
         return self._reader
 
-    def hold(self) -> None:
-        """Hold the rows that were read, now that it is certain that nothing was committed meanwhile."""
-        if self._whole:
-            self._lookups.hold(*self._whole)
+    def cache_rows(self) -> None:
+        """Cache the rows that were read, now that it is certain that nothing was committed meanwhile."""
+        if self._read_rows:
+            self._lookups.cache(*self._read_rows)
 
     def versions(self) -> list[Version]:
         if self._known is None:
@@ -155,16 +155,16 @@ class DuckSnapshot:
         return run(self.connection, *fold(version.view, self._bounded(version, sources, selection), selection))
 
     def _few_rows(self, version: Version, sources: list[TableSource], selection: Selection) -> list[Row]:
-        """The rows of some keys, at most FEW + 1: those that are held, or from the tables."""
+        """The rows of some keys, at most FEW + 1: from the cache, or from the tables."""
         demand = self._lookups.count(version, len(selection.where))
-        held = self._lookups.rows_of(version, demand) or self._read_whole(version, demand, sources)
-        rows = held.find(version.view, selection, self._most_few(version, selection)) if held else None
+        cached = self._lookups.rows_of(version, demand) or self._read_all(version, demand, sources)
+        rows = cached.find(version.view, selection, self._most_rows(version, selection)) if cached else None
         if rows is not None:
             return rows
         query, parameters = few(version.view, self._bounded(version, sources, selection), selection, FEW + 1)
         return self._database.run_again(self.connection, query, parameters)
 
-    def _most_few(self, version: Version, selection: Selection) -> int:
+    def _most_rows(self, version: Version, selection: Selection) -> int:
         """The most rows of some keys that are folded in Python; while others wait, no scan for keys in part."""
         if self._reader is not None:
             return FEW
@@ -172,7 +172,7 @@ class DuckSnapshot:
             raise NotCachedError
         return FEWER
 
-    def _read_whole(self, version: Version, demand: Demand, sources: list[TableSource]) -> CachedView | None:
+    def _read_all(self, version: Version, demand: Demand, sources: list[TableSource]) -> CachedView | None:
         """All rows of a version that is asked for many keys; None if single reads cost less."""
         if not pays(demand, demand.rows) or not demand.reading.acquire(blocking=False):
             return None
@@ -182,10 +182,10 @@ class DuckSnapshot:
                 demand.rows = sum(self.count(version))
                 if not pays(demand, demand.rows):
                     return None
-            held = CachedRows.read(view, self.connection.sql(all_rows(view, sources)).to_arrow_table())
-            demand.rows = len(held)
-            self._whole = version, demand, held
-            return CachedView(held)
+            read = CachedRows.read(view, self.connection.sql(all_rows(view, sources)).to_arrow_table())
+            demand.rows = len(read)
+            self._read_rows = version, demand, read
+            return CachedView(read)
         finally:
             demand.reading.release()
 
@@ -194,7 +194,7 @@ class DuckSnapshot:
     ) -> list[tuple[Any, ...]]:
         """The page from as few buckets as can hold it; shorter than the limit if those were too few.
 
-        Buckets come first in the order, so a page that these whole buckets fill is the page of all
+        Buckets come first in the order, so a page that these complete buckets fill is the page of all
         of them: a large view is not folded completely for each of its pages.
         """
         last = run(self.connection, *nth_bucket(version.view, sources, selection, limit))
@@ -263,7 +263,7 @@ class DuckSnapshot:
         if sum(of.bytes_per_event for of in columns) * events <= MOST_BATCH_ONLY:  # each event is in one row at most
             return sources
         size = run(self.connection, *batch_only_bytes(version.view, sources, selection))[0][0]
-        return sources if size <= MOST_BATCH_ONLY else [replace(source, whole=False) for source in sources]
+        return sources if size <= MOST_BATCH_ONLY else [replace(source, complete=False) for source in sources]
 
     def _resolve(self, version: Version, sources: list[TableSource], selection: Selection) -> Selection:
         """The selection, with the windows of its calendar that hold panes."""
@@ -279,7 +279,7 @@ class DuckSnapshot:
 
     def _sources(self, version: Version, *, all_cells: bool = False) -> list[TableSource]:
         """The sources of a version's rows, in both layers; with `all_cells` also those without an event."""
-        if not version.whole:
+        if not version.complete:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
                 found=f"state {version.state}",

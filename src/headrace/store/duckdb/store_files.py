@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.errors import CorruptionError, HeldError, NewerFormatError
 from headrace.lazy import Logger
 from headrace.store.duckdb.batch_table import check_batch_table
-from headrace.store.duckdb.database import DAMAGED, OutdatedError, read_whole
+from headrace.store.duckdb.database import DAMAGED, OutdatedError, read_all_blocks
 from headrace.store.duckdb.duckdb_reader import batch_folder, store_files
 from headrace.store.duckdb.duckdb_store import DuckStore
 
@@ -63,7 +63,7 @@ def check_batch_files(data: Path, *, deep: bool) -> tuple[int, list[str]]:
 
 
 def _unreadable(file: Path) -> str | None:
-    error = read_whole(file)
+    error = read_all_blocks(file)
     return f"batch table '{file}' cannot be read: {error}" if error else None
 
 

@@ -53,20 +53,20 @@ def counted(*names: str) -> list[str]:
     return [f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names]
 
 
-def stored_columns(view: View, *, whole: bool = True) -> str:
+def stored_columns(view: View, *, complete: bool = True) -> str:
     """The columns of partials as Spark writes them, as expressions that give each its type in the store.
 
-    Unless `whole`, what only the batch layer fills is left out.
+    Unless `complete`, what only the batch layer fills is left out.
     """
     keys = [(duckdb_name(key.name), duckdb_type(key.expression.type)) for key in view.keys]
     columns = [f"CAST({KEY_ID} AS UUID) AS {KEY_ID}", PANE, *(f"CAST({name} AS {of}) AS {name}" for name, of in keys)]
-    partials = [read_column(name, part, whole=whole) for name, part in partials_of(view)]
+    partials = [read_column(name, part, complete=complete) for name, part in partials_of(view)]
     return ", ".join([*columns, EVENTS, CORRECTIONS, *partials])
 
 
-def read_column(name: str, part: PartialColumn, *, whole: bool) -> str:
-    """A stored column; unless `whole`, what only the batch layer fills is left out."""
-    left_out = None if whole else part.batch_only
+def read_column(name: str, part: PartialColumn, *, complete: bool) -> str:
+    """A stored column; unless `complete`, what only the batch layer fills is left out."""
+    left_out = None if complete else part.batch_only
     return f"{left_out.absent} AS {duckdb_name(name)}" if left_out else duckdb_name(name)
 
 

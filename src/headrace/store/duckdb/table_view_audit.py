@@ -52,7 +52,7 @@ def export_rows(snapshot: DuckSnapshot, version: Version, folder: Path) -> Versi
         raise UnavailableError(
             f"view '{view.view.name}' cannot be compared with table '{over.table}'",
             found=f"{commits_text(view)}; the table has {commits_text(table) if table else 'no rows'}",
-            fix=f"it is tried again; {view.stalled or 'the view is made anew first'}",
+            fix=f"it is tried again; {view.stalled or 'the view is rebuilt first'}",
         )
     _write(snapshot, f"{_cells(view.view, speed_tables(view)[0])} WHERE {EVENTS} > 0", folder / CELLS)
     rows = present_rows(table.view, [name for name, _ in view.view.reads], snapshot.stored_in(table))
@@ -74,7 +74,7 @@ def compare_with_rows(
     *,
     memory_mb: int = MEMORY_MB,
     threads: int = 1,
-    portion: int | None = None,  # bytes; None: by the memory
+    most_bytes: int | None = None,  # of a range; None: by the memory
 ) -> Comparison:
     """Compare what `export_rows` wrote: the cells of the view with those that the rows give."""
     spill = folder / f"{ANEW}.spill{UNFINISHED}"
@@ -83,11 +83,13 @@ def compare_with_rows(
             explained(f"view '{view.name}' cannot be computed again", folder, [folder / ROWS, folder / CELLS]),
             closing(connect(spill, memory_mb, threads)) as connection,
         ):
-            anew = _compute_cells(connection, view, folder, spill, portion or range_bytes(memory_mb))
+            recomputed = _compute_cells(connection, view, folder, spill, most_bytes or range_bytes(memory_mb))
     finally:
         shutil.rmtree(spill, ignore_errors=True)
     cells = folder / CELLS
-    return compare(view, cells, anew, corrections=False, memory_mb=memory_mb, threads=threads, portion=portion)
+    return compare(
+        view, cells, recomputed, corrections=False, memory_mb=memory_mb, threads=threads, most_bytes=most_bytes
+    )
 
 
 def _compute_cells(
@@ -97,11 +99,11 @@ def _compute_cells(
     for function in functions_of(view):
         register_function(connection, function)
     rows = read_rows(view, f"SELECT * FROM read_parquet({literal(folder / ROWS)})")
-    portions = cut_rows(connection, view, rows, most)
-    if len(portions) > 1:
+    key_ranges = cut_rows(connection, view, rows, most)
+    if len(key_ranges) > 1:
         rows = stage(connection, rows, spill / "staged")
     files = []
-    for at, part in enumerate(portions):
+    for at, part in enumerate(key_ranges):
         files.append(folder / f"{ANEW}-{at}.parquet")
         folded = fold_rows(view, f"(SELECT * FROM ({rows}) WHERE {part.condition})")
         run(connection, f"COPY ({folded}) TO {literal(files[-1])} (FORMAT parquet)")

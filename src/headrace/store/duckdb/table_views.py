@@ -214,7 +214,7 @@ def _find(connection: Connection, view: Version) -> tuple[Version, Version] | No
     if now is None or now.view.over is None:
         return None
     table = find_serving(versions, now.view.over.table)
-    if table is None or not table.whole or now.view.streams != table.view.streams:
+    if table is None or not table.complete or now.view.streams != table.view.streams:
         return None
     types = types_of(table.view)
     return (now, table) if all(types.get(name) == of for name, of in now.view.reads) else None

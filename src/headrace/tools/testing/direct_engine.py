@@ -205,7 +205,7 @@ class _Log:
     """The state of a stream, and, if tables are made of it, the files of its commits."""
 
     stream: Stream
-    judge: RepeatCheck | None
+    check: RepeatCheck | None
     position: int = 0
     newest_us: int | None = None
     commits: int = 0
@@ -226,7 +226,7 @@ class QuickRun:
     def advance(self, name: str, commit: Commit) -> list[Letter]:
         """Apply a commit of a stream; returns its dead letters."""
         log = self._logs[name]
-        good, letters = _parse(log.stream, commit, log.position, log.judge)
+        good, letters = _parse(log.stream, commit, log.position, log.check)
         log.position = int(commit.positions(log.position)[-1])
         before_us, log.newest_us = log.newest_us, later(log.newest_us, newest_of(log.stream, good))
         readers = [version for version in self._versions if version.reads(name)]
@@ -280,7 +280,7 @@ def _check_face(reason: str | None, view: View) -> None:
 
 
 def _parse(
-    stream: Stream, commit: Commit, position: int, judge: RepeatCheck | None = None
+    stream: Stream, commit: Commit, position: int, check: RepeatCheck | None = None
 ) -> tuple[pa.Table, list[Letter]]:
     """The good events as the append keeps them, as far as views read them; and the dead letters."""
     stream = as_given(stream)
@@ -288,7 +288,7 @@ def _parse(
     parsed = parser_of(stream).parse(frames, commit.arrived_us)
     rows = parsed.columns.append_column(POSITION, pa.array(commit.positions(position)[:-1]))
     rows = rows.append_column(ARRIVED, pa.array(commit.arrived_us).cast(utc_us()))
-    reasons = parsed.reasons if judge is None else _judge(judge, rows, parsed.reasons)
+    reasons = parsed.reasons if check is None else _check(check, rows, parsed.reasons)
     if reasons is None:
         return rows, []
     dead = rows.append_column(VALUE, frames.values()).append_column("reason", reasons)
@@ -298,16 +298,16 @@ def _parse(
     return rows.filter(pc.is_null(reasons)), letters
 
 
-def _judge(judge: RepeatCheck, rows: pa.Table, reasons: pa.Array | None) -> pa.Array | None:
+def _check(check: RepeatCheck, rows: pa.Table, reasons: pa.Array | None) -> pa.Array | None:
     """The reasons why events are dead letters, also those that repeat others."""
     good = np.ones(len(rows), bool) if reasons is None else reasons.is_null().to_numpy(zero_copy_only=False)
     parsed = rows.filter(pa.array(good))
-    first = judge.judge(parsed)
+    first = check.check(parsed)
     if first is None:
         return reasons
     repeats = np.flatnonzero(good)[first >= 0].tolist()
     texts = [None] * len(rows) if reasons is None else reasons.to_pylist()
-    again = judge.describe(parsed.filter(pa.array(first >= 0)), first[first >= 0]).to_pylist()
+    again = check.describe(parsed.filter(pa.array(first >= 0)), first[first >= 0]).to_pylist()
     for index, text in zip(repeats, again, strict=True):
         texts[index] = text
     return pa.array(texts, pa.string())

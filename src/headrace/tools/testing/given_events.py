@@ -89,8 +89,8 @@ def read_given(stream: Stream, node: YamlNode, folder: Path) -> GivenEvents:
 
 def _inline(stream: Stream, text: str) -> bytes:
     """Lines, NDJSON or CSV in the test file itself."""
-    judge = BodyParser(stream, lambda: FAR_US, MOST_BYTES)
-    return bytes(judge.judge(text.encode(), ANY, keep_bad=True).payload)
+    parser = BodyParser(stream, lambda: FAR_US, MOST_BYTES)
+    return bytes(parser.parse(text.encode(), ANY, keep_bad=True).payload)
 
 
 def _file(stream: Stream, path: Path) -> bytes:

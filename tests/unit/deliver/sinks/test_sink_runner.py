@@ -230,7 +230,7 @@ def test_secrets_are_sent_and_never_shown(
     bench.wait_sent()
     assert receiver.headers[-1]["authorization"] == "Bearer hunter2"
     assert receiver.headers[-1]["x-key"] == "hunter2"
-    assert "hunter2" not in bench.store.kept("sink")["k"]
+    assert "hunter2" not in bench.store.stored_texts("sink")["k"]
     assert "hunter2" not in str(bench.state())
     assert "hunter2" not in "".join(capfd.readouterr())
 

@@ -163,7 +163,7 @@ def test_sketches_are_folded_in_slices_of_few_bytes(tmp_path: Path) -> None:
 def test_a_table_made_in_many_portions_is_the_same(tmp_path: Path) -> None:
     events = events_of(70, keys=3)
     files = [Path(write_partials(tmp_path / f"{i}", VIEW, events[i::2])) for i in range(2)]
-    make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[], portion=13_000)
+    make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[], most_bytes=13_000)
     assert presented(VIEW, tmp_path / "table") == expected(VIEW, events)
     assert presented(VIEW, tmp_path / "table", "days") == expected(VIEW, events, DAY)
 

@@ -74,14 +74,14 @@ def compressions(path: Path, column: str) -> set[str]:
         return {compression for (compression,) in connection.execute(query, [column]).fetchall()}
 
 
-@pytest.mark.parametrize("portion", [None, 1_000_000, 10_000_000])
-def test_portions_of_any_size_keep_sets_exact(tmp_path: Path, portion: int | None) -> None:
+@pytest.mark.parametrize("most_bytes", [None, 1_000_000, 10_000_000])
+def test_portions_of_any_size_keep_sets_exact(tmp_path: Path, most_bytes: int | None) -> None:
     minutes = range(0, 120, 4)
     files = [
         write(tmp_path / f"{half}", [("a", minute, minute * STEP + half * STEP) for minute in minutes])
         for half in range(2)
     ]
-    make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[], portion=portion)
+    make_batch_table(VIEW, tmp_path / "table", partials=files, earlier=[], most_bytes=most_bytes)
     assert found(tmp_path / "table", "panes") == dict.fromkeys(minutes, (VALUES + STEP, True))
     spans = {0: (56 * STEP + STEP + VALUES, True), 60: (56 * STEP + STEP + VALUES, True)}
     assert found(tmp_path / "table", "hours") == spans

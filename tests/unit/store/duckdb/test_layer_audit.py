@@ -39,10 +39,12 @@ def speed_of(folder: Path, events: Sequence[Event], view: View = VIEW) -> Path:
     return folder / "speed"
 
 
-@pytest.mark.parametrize("portion", [None, 1_300])
-def test_rows_are_counted_once_in_one_portion_and_in_many(tmp_path: Path, portion: int | None) -> None:
+@pytest.mark.parametrize("most_bytes", [None, 1_300])
+def test_rows_are_counted_once_in_one_portion_and_in_many(tmp_path: Path, most_bytes: int | None) -> None:
     events = events_of()
-    found = compare(VIEW, speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[::-1]), portion=portion)
+    found = compare(
+        VIEW, speed_of(tmp_path / "s", events), batch_of(tmp_path / "b", events[::-1]), most_bytes=most_bytes
+    )
     assert found == Comparison(12, 60, ())
 
 

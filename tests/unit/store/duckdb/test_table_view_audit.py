@@ -111,7 +111,7 @@ def test_portions_give_the_same(tmp_path: Path) -> None:
     with table.store.snapshot() as snapshot:
         version = export_rows(snapshot, serving(table, "sets"), folder)  # type: ignore[arg-type]
     whole = compare_with_rows(version.view, folder)
-    cut = compare_with_rows(version.view, folder, portion=1000)
+    cut = compare_with_rows(version.view, folder, most_bytes=1000)
     assert len(list(folder.glob("batch-*"))) > 5
     assert whole == cut
     assert not cut.drift
