@@ -221,9 +221,9 @@ class Pipeline:
             lane.thread.start()
 
     def redefine(self, stream: Stream) -> None:
-        """Continue with a changed definition: first what reads the lake's files, then what writes them, then the door.
+        """Adopt a changed definition: first what reads the lake's files, then what writes them, then the intake.
 
-        Until then the door takes only what both definitions read: what it accepts never becomes a dead letter.
+        Until then the intake takes only what both definitions read: what it accepts never becomes a dead letter.
         """
         position = self.ingest.redefine(strictest(self.stream, stream))
         try:

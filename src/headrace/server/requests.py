@@ -130,11 +130,11 @@ class Requests:
         file: FilePiece | None = None,
     ) -> Future[IngestReply]:
         """Take a request in; done when it is on disk."""
-        return self._door(stream).take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
+        return self._intake(stream).take(body, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
     def sent(self, stream: str, name: str, first: str) -> SentStatus:
         """How far a file was sent to a stream."""
-        return self._door(stream).sent(name, first)
+        return self._intake(stream).sent(name, first)
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """Answer from the store, in one snapshot; AS OF from the lake, by a Spark job."""
@@ -337,7 +337,7 @@ class Requests:
         """The same, but wait for it to be complete."""
         return self._tokens.wait(token, timeout_s)
 
-    def _door(self, stream: str) -> Ingest:
+    def _intake(self, stream: str) -> Ingest:
         derived = self._derived(stream)
         if derived is not None:
             refuse_derived(derived)

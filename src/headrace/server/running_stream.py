@@ -66,7 +66,7 @@ class RunningStream(Protocol):
 
     @property
     def ingest(self) -> Ingest:
-        """Its door."""
+        """The intake of its requests."""
 
     @property
     def batch(self) -> BatchLayer | None:
