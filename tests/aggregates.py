@@ -22,7 +22,8 @@ from headrace.aggregate import (
     PartialColumn,
 )
 from headrace.aggregate.signature import NUMBER, SINGLE
-from headrace.types import BIGINT, INT, STRING, Expression, Type, struct
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, INT, STRING, Type, struct
 
 
 def argument_types(cls: type[Aggregate], types: Sequence[Type]) -> list[tuple[Type, ...]]:
@@ -55,7 +56,7 @@ def _required(cls: type[Aggregate]) -> list[Parameter]:
 
 def expressions(types: Sequence[Type]) -> tuple[Expression, ...]:
     """Arguments of these types: the columns that `column` names."""
-    return tuple(Expression(column(of), of) for of in types)
+    return tuple(Expression.stored(column(of), of) for of in types)
 
 
 def column(of: Type) -> str:

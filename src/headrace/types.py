@@ -1,4 +1,4 @@
-"""The types of fields and columns, and scalar expressions that have one."""
+"""The types of fields and columns."""
 
 from __future__ import annotations
 
@@ -81,17 +81,6 @@ def struct(*parts: tuple[str, Type]) -> Type:
 def decimal(precision: int, scale: int = 0) -> Type:
     """DECIMAL(precision, scale)."""
     return Type("DECIMAL", precision, scale)
-
-
-@dataclass(frozen=True)
-class Expression:
-    """A scalar expression in Spark SQL, in canonical form, with the type of its value."""
-
-    sql: str
-    type: Type
-
-    def __str__(self) -> str:
-        return self.sql
 
 
 def arrow_type(of: Type) -> pa.DataType:

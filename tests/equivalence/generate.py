@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.aggregate import REGISTRY
+from headrace.language.terms import Expression
 from headrace.language.token_cursor import parse_type
-from headrace.types import BOOLEAN, Expression
+from headrace.types import BOOLEAN
 from tests.aggregates import argument_counts, parameters
 
 from .reference import Event, Output, Shape, Term
@@ -178,8 +179,8 @@ def _outputs(chance: random.Random) -> list[Output]:
         choices += [()] if all(argument.optional for argument in cls.takes) else []
         for sub, terms in enumerate(choices):
             where, constants = make_where(chance), chance.choice(parameters(cls))
-            arguments = tuple(Expression(term.sql, parse_type(term.type)) for term in terms)
-            condition = Expression(where.sql, BOOLEAN) if where else None
+            arguments = tuple(Expression.stored(term.sql, parse_type(term.type)) for term in terms)
+            condition = Expression.stored(where.sql, BOOLEAN) if where else None
             if cls.refuse(arguments, constants) is None:
                 outputs.append(Output(f"c{index}_{sub}", cls(arguments, condition, constants), terms, where))
     return outputs

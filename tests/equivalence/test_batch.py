@@ -15,10 +15,11 @@ from headrace.aggregate.numeric import Avg, Sum
 from headrace.aggregate.ordered import Max
 from headrace.define.model import Column
 from headrace.errors import NotReadyError
+from headrace.language.terms import Expression
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables
 from headrace.store.version import Version
-from headrace.types import BIGINT, Expression
+from headrace.types import BIGINT
 
 from .bench import Bench
 from .few_events import STREAM, feed
@@ -155,7 +156,7 @@ def test_an_edit_while_it_serves(bench: Bench) -> None:
     view = bench.add_view(VIEW)
     feed(bench, 5, 3)
     bench.maintain()
-    n = Expression("n", BIGINT)
+    n = Expression.stored("n", BIGINT)
     edits = [
         replace(view, columns=(*view.columns, Column("most", Max((n,))))),
         replace(view, columns=(Column("total", Sum((n,))), Column("mean", Avg((n,))))),

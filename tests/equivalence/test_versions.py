@@ -12,9 +12,10 @@ from headrace.aggregate.ordered import Max
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import Column
 from headrace.lake.upkeep import Compaction
+from headrace.language.terms import Expression
 from headrace.maintain.speed_layer import Speed
 from headrace.store.version import Version
-from headrace.types import BIGINT, STRING, Expression
+from headrace.types import BIGINT, STRING
 
 from .bench import Bench
 from .generate import STREAM
@@ -36,7 +37,7 @@ def test_a_broken_view_stalls_alone(spark: Any, tmp_path: Path) -> None:
     bench = Bench(spark, tmp_path, STREAM)
     good = bench.add_view(VIEW)
     # A definition can no longer contain this; an older release accepted it.
-    pattern = Expression("regexp_extract(CAST(id AS STRING), '(?=1)', 0)", STRING)
+    pattern = Expression.stored("regexp_extract(CAST(id AS STRING), '(?=1)', 0)", STRING)
     broken = replace(good, name="broken", columns=(Column("x", Max((pattern,))),))
     bench.store.register(broken, fingerprint(broken), {"events": 0})
     for number in range(2):
@@ -58,7 +59,7 @@ def test_an_edited_view_serves_its_old_version_until_the_new_one_is_built(spark:
     for number in range(3):
         post_and_commit(bench, number)
     bench.maintain()
-    ids = Column("ids", Count((Expression("id", BIGINT),)))
+    ids = Column("ids", Count((Expression.stored("id", BIGINT),)))
     edited = replace(view, columns=(*view.columns, ids), reads=(*view.reads, ("id", BIGINT)))
     bench.edit_view(edited)
     assert list(bench.answer("v").rows()[0]) == ["window_start", "window_end", "n", "settled"]

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
-from headrace.types import BOOLEAN, Expression
+from headrace.language.terms import Expression
+from headrace.types import BOOLEAN
 from tests.aggregates import TEST_ONLY, every_aggregate
 
 from ..laws.cases import TYPES, values
@@ -42,5 +43,5 @@ def generated_rows() -> list[tuple[Any, ...]]:
 def cases() -> dict[str, Aggregate]:
     """Each aggregate by a name, with and without a filter."""
     plain = every_aggregate((*REGISTRY.values(), *INTERNAL.values(), *TEST_ONLY), TYPES)
-    filtered = [replace(aggregate, where=Expression("keep", BOOLEAN)) for aggregate in plain]
+    filtered = [replace(aggregate, where=Expression.stored("keep", BOOLEAN)) for aggregate in plain]
     return {f"c{number}": aggregate for number, aggregate in enumerate([*plain, *filtered])}

@@ -7,20 +7,8 @@ from __future__ import annotations
 from headrace.define.expression.check import Scope, check
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
-from headrace.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INT,
-    STRING,
-    TIMESTAMP,
-    Expression,
-    array,
-    decimal,
-    map_of,
-    struct,
-)
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, array, decimal, map_of, struct
 
 SAMPLES = {
     "text": (STRING, ["Hello World", "", " pad ", "a,b,c", "x=12;y=7", "ÀÉ", "12", " 42 ", "-3.9", "1e3", "abc", "true", "No",

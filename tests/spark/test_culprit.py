@@ -15,6 +15,7 @@ from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import View
 from headrace.engine.spark_views import SparkView
+from headrace.language.terms import Expression
 from headrace.maintain import partials_job
 from headrace.maintain.failing_event import Culprit, FailedCommits, find_culprit
 from headrace.maintain.speed_layer import Speed
@@ -22,7 +23,7 @@ from headrace.maintain.suspects import Suspects
 from headrace.maintain.trial import ENDED, TrialSettings
 from headrace.spark.session import is_alive
 from headrace.store.version import Base, Version
-from headrace.types import BOOLEAN, STRING, Expression
+from headrace.types import BOOLEAN, STRING
 
 from ..equivalence.bench import Bench
 from ..java import OPTIONS
@@ -42,7 +43,7 @@ BAD = 1 * ROWS + 16  # the number of the bad event
 def view_with(condition: str) -> View:
     """A view with a filter in Spark's SQL."""
     (view,) = parse(STREAM + VIEW).views.values()
-    return replace(view, where=Expression(condition, BOOLEAN), reads=(*view.reads, ("s", STRING)))
+    return replace(view, where=Expression.stored(condition, BOOLEAN), reads=(*view.reads, ("s", STRING)))
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from headrace.aggregate import REGISTRY, Aggregate
+from headrace.language.terms import Expression
 from headrace.maintain.lift import register_function
-from headrace.types import BIGINT, BOOLEAN, INT, Expression, arrow_type
+from headrace.types import BIGINT, BOOLEAN, INT, arrow_type
 from tests.aggregates import column
 
 from ..laws.cases import TYPES
@@ -56,4 +57,4 @@ def _prepared(aggregate: Aggregate) -> Aggregate:
     function = aggregate.prepares
     if function is None:
         return aggregate
-    return replace(aggregate, arguments=(Expression(f"{function.name}({aggregate.argument.sql})", BIGINT),))
+    return replace(aggregate, arguments=(Expression.stored(f"{function.name}({aggregate.argument.sql})", BIGINT),))

@@ -20,7 +20,8 @@ from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark
 from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError
-from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, Expression, arrow_type, decimal
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, arrow_type, decimal
 
 from .expressions import DERIVED, SAMPLES, chunks, computed_expression
 from .hostile import EXPRESSIONS, hostile_rows

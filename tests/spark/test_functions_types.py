@@ -20,20 +20,8 @@ from headrace.errors import DefinitionError
 from headrace.language.coercion import CASTS
 from headrace.language.datetime_patterns import is_ours, refuse_time_pattern
 from headrace.language.source_text import escape
-from headrace.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INT,
-    STRING,
-    TIMESTAMP,
-    Expression,
-    array,
-    decimal,
-    map_of,
-    struct,
-)
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, array, decimal, map_of, struct
 
 from .expressions import COMPUTED, DERIVED, SAMPLES, chunks, computed_expression
 

@@ -8,10 +8,11 @@ from typing import Any
 from headrace.aggregate.numeric import Count
 from headrace.define.model import Column, Field, Key, Stream, View
 from headrace.lake.table_schema import ARRIVED
+from headrace.language.terms import Expression
 from headrace.maintain.partials_job import partials
 from headrace.store.key_ids import key_id_of
 from headrace.store.partial_columns import KEY_ID
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, Expression, decimal
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, decimal
 
 TYPES = {"text": STRING, "flag": BOOLEAN, "small": INT, "large": BIGINT, "day": DATE}
 TEXTS = [
@@ -35,7 +36,7 @@ def rows() -> list[tuple[Any, ...]]:
 
 def test_python_and_spark_give_one_id(spark: Any) -> None:
     fields = tuple(Field(name, of) for name, of in TYPES.items())
-    keys = tuple(Key(name, Expression(name, of)) for name, of in TYPES.items())
+    keys = tuple(Key(name, Expression.stored(name, of)) for name, of in TYPES.items())
     view = View("v", ("s",), keys, (Column("c", Count()),))
     at = datetime(2026, 1, 1, tzinfo=UTC)
     schema = f"_newest TIMESTAMP, {ARRIVED} TIMESTAMP, " + ", ".join(f"{name} {of}" for name, of in TYPES.items())
@@ -50,12 +51,12 @@ def test_python_and_spark_give_one_id(spark: Any) -> None:
 
 def test_there_is_none_where_the_text_is_not_certain() -> None:
     def of_one(of: Any, value: Any) -> str | None:
-        return key_id_of(View("v", ("s",), (Key("k", Expression("k", of)),), ()), {"k": value})
+        return key_id_of(View("v", ("s",), (Key("k", Expression.stored("k", of)),), ()), {"k": value})
 
     assert of_one(DOUBLE, 1.0) is None
     assert of_one(decimal(10, 2), 1) is None
     assert of_one(DATE, date(999, 1, 1)) is None
     assert of_one(STRING, "\ud800") is None
     assert of_one(DOUBLE, None) is not None
-    assert key_id_of(View("v", ("s",), (Key("k", Expression("k", STRING)),), ()), {}) is None
+    assert key_id_of(View("v", ("s",), (Key("k", Expression.stored("k", STRING)),), ()), {}) is None
     assert key_id_of(View("v", ("s",), (), ()), {}) == "d41d8cd98f00b204e9800998ecf8427e"

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import from_json, to_json
-from headrace.define.own import functions_in
+from headrace.define.own import functions_of
 from headrace.define.relation import Filter, Map, Project, Relation
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of
@@ -71,7 +71,7 @@ def catalog(folder: Path) -> Catalog:
 def by_duckdb(made: Relation, stream: Any, names: tuple[str, ...] = ("_position",)) -> list[dict[str, Any]]:
     connection = duckdb.connect()
     sql = rows_sql(made, stream, names, "events")
-    for function in functions_in(sql):
+    for function in functions_of(made.calling()):
         give_function(connection, function)
     connection.register("events", events())
     rows = connection.sql(sql).to_arrow_table()

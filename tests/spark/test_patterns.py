@@ -16,8 +16,9 @@ from headrace.engine.duckdb_terms import duckdb_sql
 from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark, spark_view
 from headrace.language.source_text import escape
+from headrace.language.terms import Expression
 from headrace.maintain.partials_job import partials
-from headrace.types import STRING, Expression
+from headrace.types import STRING
 
 TEXTS = [
     "", "a", "abba", "abc", "foo.bar.com", "foo.bar.c", 'say "it\\"s" now', "x=12;y=7", "  padded\t", "[12/May/2024]",

@@ -18,7 +18,8 @@ from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
-from headrace.types import DOUBLE, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression
+from headrace.types import DOUBLE, TIMESTAMP, Type
 
 from .expressions import DERIVED, SAMPLES, chunks
 from .hostile import EXPRESSIONS

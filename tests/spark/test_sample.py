@@ -11,7 +11,8 @@ import pytest
 
 from headrace.define.relation import SampleRows
 from headrace.define.sampling import duckdb_condition, spark_condition
-from headrace.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, Type
 
 ROWS = 5_000
 FIRST = datetime(1969, 12, 31, tzinfo=UTC)
@@ -47,7 +48,7 @@ def test_both_engines_keep_the_same_rows(spark: Any, names: tuple[str, ...]) -> 
     connection.register("events", events)
     frame = spark.createDataFrame(events)
     for seed, percent in ((0, 10.0), (7, 50.0), (123_456_789, 0.7)):
-        sample = SampleRows(percent, seed, tuple(Expression(name, TYPES[name]) for name in names))
+        sample = SampleRows(percent, seed, tuple(Expression.stored(name, TYPES[name]) for name in names))
         in_duckdb = duckdb_condition(sample, "clicks", [f'"{name}"' for name in names])
         in_spark = spark_condition(sample, "clicks", [f"`{name}`" for name in names])
         ours = connection.sql(f"SELECT _position FROM events WHERE {in_duckdb} ORDER BY 1").fetchall()

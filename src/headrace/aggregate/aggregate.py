@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 
 from headrace.aggregate.merges import Merge, order_of
 from headrace.aggregate.signature import Argument, Constant, Parameter
+from headrace.language.terms import Expression
 from headrace.lazy import pa
-from headrace.types import BIGINT, INT, Expression, Type, array
+from headrace.types import BIGINT, INT, Type, array
 
 Value = Any
 Partial = tuple[Any, ...]  # one item per column of the aggregate; None is the identity of every merge

@@ -15,8 +15,9 @@ from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Part
 from headrace.aggregate.kernels import Lists, binary, hash_function, join, spark_hash, unhashed_double
 from headrace.aggregate.merges import EXACT, Merge, order_of
 from headrace.aggregate.signature import Argument, ArgumentKind, Constant, Parameter, whole
+from headrace.language.terms import Expression
 from headrace.lazy import datasketches, np, pa, pc
-from headrace.types import BIGINT, BINARY, DOUBLE, INT, STRING, Expression, Type, array, struct
+from headrace.types import BIGINT, BINARY, DOUBLE, INT, STRING, Type, array, struct
 
 MOST_K, TRACKED, MOST_TRACKED = 1_000, 1_000, 100_000
 LOAD = 0.75  # how full the sketch's hash table may be

@@ -10,7 +10,8 @@ from itertools import pairwise
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Value
 from headrace.aggregate.merges import SUM
 from headrace.aggregate.signature import NUMBER, Argument, Constant, Parameter
-from headrace.types import BIGINT, DOUBLE, INT, Expression, Type, array
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, DOUBLE, INT, Type, array
 
 MOST_EDGES = 100
 

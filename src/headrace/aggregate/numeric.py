@@ -11,8 +11,9 @@ from typing import ClassVar
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import EXACT, SUM, Merge
 from headrace.aggregate.signature import ANY, CONDITION, NUMBER, Argument, Constant
+from headrace.language.terms import Expression
 from headrace.lazy import pa, pc
-from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Expression, Type, decimal
+from headrace.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, Type, decimal
 
 # A sum of DECIMAL(p, s) is kept in 38 digits: ten to spare, so that no order of ten billion
 # events can overflow on the way to a sum that fits.

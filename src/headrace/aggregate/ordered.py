@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 from headrace.aggregate.aggregate import Aggregate, Example, Partial, PartialColumn, Plain, Value
 from headrace.aggregate.merges import GREATEST, LEAST, MAX, MIN, Merge, first_of
 from headrace.aggregate.signature import KEPT, SINGLE, Argument, Constant, Parameter, whole
+from headrace.language.terms import Expression
 from headrace.lazy import pa, pc
-from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Expression, Type, array, struct
+from headrace.types import BOOLEAN, DOUBLE, INT, STRING, Type, array, struct
 
 MOST = 1_000  # values that first, last, min_by, max_by and sample keep
 N = Parameter("n", int, f"a whole number from 1 to {MOST:,}", (2,), optional=True)

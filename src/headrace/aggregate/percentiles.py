@@ -14,8 +14,9 @@ from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Example, Part
 from headrace.aggregate.kernels import Lists, binary, join
 from headrace.aggregate.merges import EXACT, Merge
 from headrace.aggregate.signature import Argument, ArgumentKind, Constant, Parameter, whole
+from headrace.language.terms import Expression
 from headrace.lazy import datasketches, np, pa
-from headrace.types import BINARY, DOUBLE, INT, Expression, Type, array
+from headrace.types import BINARY, DOUBLE, INT, Type, array
 
 ACCURACY, MOST_ACCURACY = 100, 10_000
 # A sketch is made finer than its error says by this factor. The audit compares millions of pairs of sketches, whose

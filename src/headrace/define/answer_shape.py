@@ -5,27 +5,24 @@ In such an expression an aggregate is a name, its id: an expression means the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headrace.aggregate import Aggregate
 from headrace.define.expression.check import Checker, Scope, check, check_condition
-from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import Column, Key, Order, Output, Shape, Window
+from headrace.define.fingerprint import aggregate_id, shape_types
+from headrace.define.model import BOUNDS, Column, Key, Order, Output, Shape, Window
 from headrace.define.outputs import with_calls
 from headrace.define.own import plain
 from headrace.define.view_columns import contains_aggregate, is_aggregate, read_aggregate
 from headrace.define.view_windows import window_bound
 from headrace.engine.python_evaluation import refuse_python
 from headrace.errors import DefinitionError
-from headrace.language.expressions import parse_tree
 from headrace.language.source_text import FollowUpError, SourceText, each
 from headrace.language.syntax import Call, Interval, Literal, Name, Node, OrderItem, Part, Star
-from headrace.language.terms import Term, render
-from headrace.types import INT, TIMESTAMP, Expression, Type
-
-BOUNDS = ("window_start", "window_end")
+from headrace.language.terms import Expression, Term
+from headrace.types import INT, TIMESTAMP
 
 
 class NotGroupedError(DefinitionError):
@@ -149,7 +146,7 @@ class ShapeReader:
     def add_column(self, column: Column) -> None:
         """Add an output that is an aggregate."""
         aggregate = column.aggregate
-        self.outputs.append(Output(column.name, Expression(aggregate_id(aggregate), aggregate.spark_type)))
+        self.outputs.append(Output(column.name, Expression.field(aggregate_id(aggregate), aggregate.spark_type)))
 
     def having(self, source: SourceText, node: Node) -> Expression:
         """The condition of HAVING."""
@@ -158,14 +155,6 @@ class ShapeReader:
             condition = check_condition(source, node, self.scope, "HAVING")
             _refuse(source, node, condition, self.scope)
             return condition
-
-    def join(self, conditions: Sequence[Expression]) -> Expression | None:
-        """All conditions as one."""
-        if len(conditions) < 2:
-            return conditions[0] if conditions else None
-        conjunction = SourceText(" AND ".join(f"({condition.sql})" for condition in conditions))
-        types = shape_types(self.scope.keys, self.scope.columns)
-        return check(conjunction, parse_tree(conjunction), Scope(types))
 
     def order(self, source: SourceText, item: OrderItem) -> Order:
         """An item of ORDER BY: an expression, the name of an output, or its position."""
@@ -178,7 +167,7 @@ class ShapeReader:
             term = self.items[int(node.text) - 1]
             if term is None:
                 raise FollowUpError(f"item {node.text} of SELECT has a mistake", where=source.locate(node.at))
-            expression = Expression(render(term), term.type)
+            expression = Expression(term)
         else:
             expression = self.check(source, node)
         if expression.type.is_nested:
@@ -220,15 +209,6 @@ def _refuse(source: SourceText, node: Node, expression: Expression, scope: Shape
         raise source.error(
             node.at, f"{reason} is not available over aggregates", fix="use it inside an aggregate or in a key"
         )
-
-
-def shape_types(keys: Iterable[Key], columns: Iterable[Column]) -> dict[str, Type]:
-    """The names that the expressions of a shape use, with their types."""
-    return {
-        **{key.name: key.expression.type for key in keys},
-        **dict.fromkeys(BOUNDS, TIMESTAMP),
-        **{aggregate_id(column.aggregate): column.aggregate.spark_type for column in columns},
-    }
 
 
 def _aggregate_term(aggregate: Aggregate) -> Term:

@@ -14,8 +14,8 @@ from headrace.language.datetime_patterns import has_year, refuse_time_pattern
 from headrace.language.durations import SECOND_MS, format_duration
 from headrace.language.source_text import FollowUpError, escape
 from headrace.language.statements.with_options import refuse_later_format
-from headrace.language.terms import quote
-from headrace.types import STRING, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression, quote
+from headrace.types import STRING, TIMESTAMP, Type
 
 _OTHER_FORMATS = {"raw": TEXT, "kafka": TEXT, "delimited": CSV}  # of Flink and ksqlDB, for values in Kafka
 
@@ -72,9 +72,10 @@ def _check_panes(window: Window) -> Window:
 def part_hint(expression: Expression) -> str:
     """How to take a single value out of a nested one."""
     sql, of = expression.sql, expression.type
-    part = {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
-    inner = of.parts[0][1] if of.name == "STRUCT" else of.inner
-    return part_hint(Expression(sql + part, inner)) if inner.is_nested else f"take a part of it, as in {sql}{part}"
+    while of.is_nested:
+        sql += {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
+        of = of.parts[0][1] if of.name == "STRUCT" else of.inner
+    return f"take a part of it, as in {sql}"
 
 
 def check_key(expression: Expression) -> None:
@@ -191,7 +192,7 @@ def check_unique_column(name: str, fields: Sequence[Field], stream: str, *, comp
             fix=f"did you mean '{near}'?" if near else "declare it, or name another",
         )
     if field.type.is_nested:
-        inner = part_hint(Expression(quote(field.name), field.type)).removeprefix("take a part of it, as in ")
+        inner = part_hint(Expression.field(field.name, field.type)).removeprefix("take a part of it, as in ")
         raise DefinitionError(
             f"stream '{stream}': the field '{field.name}' of UNIQUE is not a single value",
             found=str(field.type),

@@ -26,8 +26,8 @@ from headrace.language.coercion import VOID, common_type
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import SourceText
 from headrace.language.syntax import Name, Node
-from headrace.language.terms import Term, quote
-from headrace.types import BOOLEAN, INT, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression, Term
+from headrace.types import BOOLEAN, INT, TIMESTAMP, Type
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RowColumn:
     @property
     def expression(self) -> Expression:
         """Its value."""
-        return Expression(quote(self.column), self.type)
+        return Expression.field(self.column, self.type)
 
 
 class RowScope(Scope):
@@ -118,7 +118,7 @@ def _unknown_column(source: SourceText, node: Name, known: dict[str, Type]) -> D
 
 
 EVENT_TIME = "_event_time"  # where the event time is carried when another column has its name
-_FIRST_TIME = "TIMESTAMP '1970-01-01 00:00:00'"
+_FIRST_TIME = Term("literal", TIMESTAMP, text="1970-01-01 00:00:00")
 
 NamedExpressions = Sequence[tuple[str, Expression]]
 
@@ -212,7 +212,7 @@ class DerivedRows:
         if self.event_time is None:
             return columns, None, False
         time = next(entry for entry in self.entries if entry.column == self.event_time)
-        selected = next((name for name, of in columns if of.sql == time.expression.sql), None)
+        selected = next((name for name, of in columns if of == time.expression), None)
         if selected is not None:
             return columns, selected, False
         known_names = {name.lower() for name, _ in columns}
@@ -317,7 +317,7 @@ class DerivedRows:
         if same:
             return rows
         # As for events of base streams: a time that cannot be has no pane.
-        rows = rows.where(Expression(f"{quote(time.column)} >= {_FIRST_TIME}", BOOLEAN))
+        rows = rows.where(Expression(Term(">=", BOOLEAN, (time.expression.term, _FIRST_TIME))))
         entries = tuple(entry for entry in rows.entries if not entry.carried)
         return replace(rows, entries=entries, event_time=time.column)
 
@@ -337,11 +337,8 @@ def _with_projection(branch: Branch, columns: NamedExpressions) -> Branch:
     """The branch with this projection, which is merged into one before it."""
     last = branch.steps[-1] if branch.steps else None
     if isinstance(last, Project):
-        values = {quote(name): of.sql for name, of in last.columns}
-        types = {of.type for _, of in columns}
-        casts = {f"CAST({name} AS {to})": f"CAST({sql} AS {to})" for name, sql in values.items() for to in types}
-        texts = {**casts, **values}
-        columns = [(name, Expression(texts.get(of.sql, of.sql), of.type)) for name, of in columns]
+        values = {name: of.term for name, of in last.columns}
+        columns = [(name, Expression(of.term.substitute(values), of.type)) for name, of in columns]
         return replace(branch, steps=(*branch.steps[:-1], Project(tuple(columns))))
     return replace(branch, steps=(*branch.steps, Project(tuple(columns))))
 
@@ -363,7 +360,7 @@ def _reconciled(entries: Sequence[RowColumn]) -> list[tuple[str, Expression]]:
     return [
         (
             name,
-            entry.expression if entry.type == type_ else Expression(f"CAST({entry.expression.sql} AS {type_})", type_),
+            entry.expression if entry.type == type_ else entry.expression.cast(type_),
         )
         for entry in entries
     ]
@@ -373,13 +370,13 @@ def _event_time_of_union(parts: Sequence[DerivedRows], columns: list[list[tuple[
     """The column that holds the event time in every part; it is added to `columns` if it has no place in common."""
     if all(part.event_time is None for part in parts):
         return None
-    times = [quote(part.event_time or ARRIVED) for part in parts]
+    times = [Expression.field(part.event_time or ARRIVED, TIMESTAMP) for part in parts]
     for place, (name, _) in enumerate(columns[0]):
-        if all(column[place][1].sql == time for column, time in zip(columns, times, strict=True)):
+        if all(column[place][1] == time for column, time in zip(columns, times, strict=True)):
             return name
     own = next(e.name for part in parts for e in part.entries if e.column == part.event_time)
     known_names = {name.lower() for name, _ in columns[0]}
     name = EVENT_TIME if own.lower() in known_names else own
     for column, time in zip(columns, times, strict=True):
-        column.append((name, Expression(time, TIMESTAMP)))
+        column.append((name, time))
     return name

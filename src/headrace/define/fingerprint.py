@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,8 @@ from headrace.aggregate import INTERNAL, Aggregate
 from headrace.aggregate.udaf import UdafDefinition, UserAggregate
 from headrace.define import own
 from headrace.define.model import (
+    ARRIVED,
+    BOUNDS,
     JSON,
     Alert,
     Column,
@@ -35,6 +37,7 @@ from headrace.define.model import (
 )
 from headrace.define.relation import Relation
 from headrace.define.relation_json import (
+    Types,
     expression_from_json,
     optional_from_json,
     optional_to_json,
@@ -42,7 +45,9 @@ from headrace.define.relation_json import (
     relation_to_json,
 )
 from headrace.language.calendar import Calendar
+from headrace.language.terms import Expression
 from headrace.language.token_cursor import parse_type
+from headrace.types import TIMESTAMP, Type
 
 FINGERPRINT_DIGITS = 16
 OWN = "own"  # functions and aggregates of the workspace
@@ -91,7 +96,7 @@ def to_json(definition: Definition) -> dict[str, Any]:
             stream["relation"] = relation_to_json(definition.relation)
         if definition.unique is not None:
             stream["unique"] = {"columns": list(definition.unique.columns), "within_ms": definition.unique.within_ms}
-        return _with_code(stream, [])
+        return _with_code(stream, definition.relation)
     window = definition.window
     view: dict[str, Any] = {
         "kind": "view",
@@ -108,13 +113,26 @@ def to_json(definition: Definition) -> dict[str, Any]:
         **({"relation": relation_to_json(definition.relation)} if definition.relation else {}),
         **({"over": asdict(definition.over)} if definition.over else {}),
     }
-    return _with_code(view, _own_aggregates(definition))
+    return _with_code(view, definition.relation, definition)
 
 
-def _with_code(value: dict[str, Any], aggregates: Sequence[UdafDefinition]) -> dict[str, Any]:
-    """A definition with the functions of the workspace that it calls."""
-    code: list[own.Own] = [*own.functions_in(json.dumps(value, ensure_ascii=False)), *aggregates]
+def _with_code(value: dict[str, Any], relation: Relation | None, view: View | None = None) -> dict[str, Any]:
+    """A definition with the functions and aggregates of the workspace that it calls, in the order of its parts."""
+    calling = [*(_calling(view) if view else ()), *(relation.calling() if relation else ())]
+    code: list[own.Own] = [*own.functions_of(calling), *(_own_aggregates(view) if view else ())]
     return {**value, OWN: [own.to_json(each) for each in code]} if code else value
+
+
+def _calling(view: View) -> Iterator[Expression | None]:
+    yield from (key.expression for key in view.keys)
+    for column in view.columns:
+        first, more = column.aggregate.arguments[:1], column.aggregate.arguments[1:]
+        yield from (*first, column.aggregate.where, *more)
+    yield view.where
+    if view.shape:
+        yield from (each.expression for each in view.shape.outputs)
+        yield view.shape.having
+        yield from (each.expression for each in view.shape.order)
 
 
 def _own_aggregates(view: View) -> list[UdafDefinition]:
@@ -146,22 +164,27 @@ def from_json(value: dict[str, Any]) -> Definition:
     if value["kind"] == "table":
         return _table_from_json(value, relation)
     if value["kind"] == "stream":
-        fields = tuple(_field_from_json(field) for field in value["fields"])
+        fields = _fields_from_json(value["fields"])
         source = source_from_json(value["source"]) if "source" in value else None
         unique = value.get("unique")
         once = UniqueEvents(tuple(unique["columns"]), unique["within_ms"]) if unique else None
         options = (value.get("format", JSON), value.get("idle_timeout_ms"), source, relation, once)
         return Stream(value["name"], fields, value["event_time"], value["patience_ms"], *options)
+    reads = tuple((name, parse_type(of)) for name, of in value.get("reads", []))
+    # Views from before they stored what they read take its types from their stream.
+    types = {**dict(reads), ARRIVED: TIMESTAMP} if "reads" in value else None
+    keys = tuple(Key(key["name"], expression_from_json(key["expression"], types)) for key in value["keys"])
+    columns = tuple(Column(column["name"], _aggregate_from_json(column, types)) for column in value["columns"])
     return View(
         name=value["name"],
         streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
-        keys=tuple(Key(key["name"], expression_from_json(key["expression"])) for key in value["keys"]),
-        columns=tuple(Column(column["name"], _aggregate_from_json(column)) for column in value["columns"]),
+        keys=keys,
+        columns=columns,
         window=_window_from_json(value["window"]) if value["window"] else None,
-        where=optional_from_json(value["where"]),
+        where=optional_from_json(value["where"], types),
         schedule_ms=value["schedule_ms"],
-        reads=tuple((name, parse_type(of)) for name, of in value.get("reads", [])),
-        shape=_shape_from_json(value["shape"]) if "shape" in value else None,
+        reads=reads,
+        shape=_shape_from_json(value["shape"], shape_types(keys, columns)) if "shape" in value else None,
         relation=relation,
         over=Over(**value["over"]) if "over" in value else None,
     )
@@ -179,13 +202,13 @@ def _table_to_json(table: Table) -> dict[str, Any]:
         **({"source": source_to_json(table.source)} if table.source else {}),
         **({"relation": relation_to_json(table.relation)} if table.relation else {}),
     }
-    return _with_code(value, [])
+    return _with_code(value, table.relation)
 
 
 def _table_from_json(value: dict[str, Any], relation: Relation | None) -> Table:
     return Table(
         name=value["name"],
-        fields=tuple(_field_from_json(field) for field in value["fields"]),
+        fields=_fields_from_json(value["fields"]),
         key=tuple(value["key"]),
         event_time=value["event_time"],
         patience_ms=value["patience_ms"],
@@ -215,7 +238,7 @@ def _sink_from_json(value: dict[str, Any]) -> Sink:
         value["source"],
         value["connector"],
         _options_from_json(value["options"]),
-        optional_from_json(value["where"]),
+        optional_from_json(value["where"], None),
         value["mode"],
         value["on_close"],
         value["corrections"],
@@ -240,8 +263,8 @@ def _alert_from_json(value: dict[str, Any]) -> Alert:
     return Alert(
         value["name"],
         value["source"],
-        _outputs_from_json(value["outputs"]),
-        optional_from_json(value["where"]),
+        _outputs_from_json(value["outputs"], None),
+        optional_from_json(value["where"], None),
         value["for_ms"],
         value["absent_ms"],
         _options_from_json(value["options"]),
@@ -273,8 +296,8 @@ def _outputs_to_json(outputs: Iterable[Output]) -> list[dict[str, Any]]:
     return [{"name": each.name, "expression": optional_to_json(each.expression)} for each in outputs]
 
 
-def _outputs_from_json(value: Iterable[dict[str, Any]]) -> tuple[Output, ...]:
-    return tuple(Output(each["name"], expression_from_json(each["expression"])) for each in value)
+def _outputs_from_json(value: Iterable[dict[str, Any]], types: Types) -> tuple[Output, ...]:
+    return tuple(Output(each["name"], expression_from_json(each["expression"], types)) for each in value)
 
 
 def source_to_json(source: Source) -> dict[str, Any]:
@@ -313,11 +336,14 @@ def _shape_to_json(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _shape_from_json(value: dict[str, Any]) -> Shape:
+def _shape_from_json(value: dict[str, Any], types: Types) -> Shape:
+    order = (
+        Order(**{**each, "expression": expression_from_json(each["expression"], types)}) for each in value["order"]
+    )
     return Shape(
-        _outputs_from_json(value["outputs"]),
-        optional_from_json(value["having"]),
-        tuple(Order(**{**each, "expression": expression_from_json(each["expression"])}) for each in value["order"]),
+        _outputs_from_json(value["outputs"], types),
+        optional_from_json(value["having"], types),
+        tuple(order),
         value["limit"],
         value.get("only_keys", False),
     )
@@ -336,9 +362,25 @@ def _field_to_json(field: Field) -> dict[str, Any]:
     return value if field.path is None else {**value, "from": field.path}
 
 
-def _field_from_json(value: dict[str, Any]) -> Field:
-    computed, parts = optional_from_json(value["computed"]), (value.get("from"), value.get("record"))
-    return Field(value["name"], parse_type(value["type"]), value["nullable"], computed, *parts)
+def _fields_from_json(value: Sequence[dict[str, Any]]) -> tuple[Field, ...]:
+    types = {each["name"]: parse_type(each["type"]) for each in value}
+    return tuple(_field_from_json(each, {**types, ARRIVED: TIMESTAMP}) for each in value)
+
+
+def _field_from_json(value: dict[str, Any], types: Mapping[str, Type]) -> Field:
+    computed, parts = value["computed"], (value.get("from"), value.get("record"))
+    if computed:
+        computed = Expression.stored(computed["sql"], parse_type(computed["type"]), types, is_applied=True)
+    return Field(value["name"], types[value["name"]], value["nullable"], computed, *parts)
+
+
+def shape_types(keys: Iterable[Key], columns: Iterable[Column]) -> dict[str, Type]:
+    """The names that the expressions of a shape use, with their types."""
+    return {
+        **{key.name: key.expression.type for key in keys},
+        **dict.fromkeys(BOUNDS, TIMESTAMP),
+        **{aggregate_id(column.aggregate): column.aggregate.spark_type for column in columns},
+    }
 
 
 def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
@@ -354,12 +396,12 @@ def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
     return {**value, "parameters": list(aggregate.parameters)} if aggregate.parameters else value
 
 
-def _aggregate_from_json(value: dict[str, Any]) -> Aggregate:
+def _aggregate_from_json(value: dict[str, Any], types: Types) -> Aggregate:
     arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
     cls = INTERNAL.get(value["aggregate"]) or own.find_aggregate(value["aggregate"])
     assert cls is not None, f"the aggregate {value['aggregate']} is known"
     return cls(
-        tuple(expression_from_json(argument) for argument in arguments),
-        optional_from_json(value["where"]),
+        tuple(expression_from_json(argument, types) for argument in arguments),
+        optional_from_json(value["where"], types),
         tuple(tuple(each) if isinstance(each, list) else each for each in value.get("parameters", [])),
     )

@@ -5,13 +5,10 @@ Spark, pyarrow and DuckDB read these types from the older files of the lake (doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.define.model import Column, Field, Key, Stream
-from headrace.define.relation import Reads
-from headrace.language.source_text import QUOTED, WORD, SourceText, tokenize
-from headrace.types import Expression, Type
+from headrace.define.model import Field, Stream
+from headrace.types import Type
 
 _WIDER = {("INT", "BIGINT"), ("INT", "DOUBLE")}
 _ROUNDED = {
@@ -30,7 +27,7 @@ def loosens(before: Stream, after: Stream, name: str) -> bool:
         return True
     # Old events hold values computed from the old type, which the new type may format or round differently.
     expressions = [field.computed for field in before.fields if field.computed]
-    return not old.computed and widens(old.type, new.type) and name not in names_in(expressions)
+    return not old.computed and widens(old.type, new.type) and not any(name in of.fields() for of in expressions)
 
 
 def strictest(before: Stream, after: Stream) -> Stream:
@@ -53,24 +50,5 @@ def why_narrower(before: Field, after: Field) -> str | None:
     return f"{reason}; {fix}" if reason else None
 
 
-def expressions_of(keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> list[Expression]:
-    """The expressions of a view over events."""
-    expressions = [key.expression for key in keys] + [where]
-    expressions += [e for column in columns for e in (*column.aggregate.arguments, column.aggregate.where)]
-    return [expression for expression in expressions if expression]
-
-
-def fields_read(stream: Stream, keys: Iterable[Key], columns: Iterable[Column], where: Expression | None) -> Reads:
-    """The fields that a view's expressions name, with their types."""
-    names = names_in(expressions_of(keys, columns, where))
-    return tuple((field.name, field.type) for field in stream.fields if field.name in names)
-
-
 def _field(stream: Stream, name: str) -> Field:
     return next(field for field in stream.fields if field.name == name)
-
-
-def names_in(expressions: Iterable[Expression]) -> set[str]:
-    """Every word that may be a field: a function or keyword that is spelled like one is included, which is harmless."""
-    tokens = (token for expression in expressions for token in tokenize(SourceText(expression.sql)))
-    return {token.text for token in tokens if token.kind in (WORD, QUOTED)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -15,11 +15,12 @@ from headrace.define.sampling import scaling_of
 from headrace.language.calendar import UTC_NAME, Calendar
 from headrace.language.durations import format_duration
 from headrace.language.paths import Steps, parse_path
-from headrace.language.terms import quote
-from headrace.types import TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression, quote
+from headrace.types import TIMESTAMP, Type
 
 ARRIVED = "_arrived"  # when an event came: the event time of a stream that declares none
 JSON, TEXT, CSV = "json", "text", "csv"
+BOUNDS = ("window_start", "window_end")  # of the window of a row, in expressions over rows
 FORMATS = (JSON, TEXT, CSV)
 KAFKA = "kafka"  # the connector of streams whose events are in Kafka
 
@@ -104,6 +105,11 @@ class Stream(Queryable):
         """The types of the fields that a row of CSV has a cell for, by the key of the event that holds the value."""
         declared = (field for field in self.fields if field.is_sent and len(field.steps) == 1)
         return {str(field.steps[0]): field.type for field in declared}
+
+    @property
+    def reads(self) -> Reads:
+        """Its fields with their types."""
+        return tuple((field.name, field.type) for field in self.fields)
 
     def types(self) -> dict[str, Type]:
         """The names that an expression over this stream may use: its fields, and the time of arrival."""
@@ -270,6 +276,18 @@ class View:
         names = ", ".join([*(key.name for key in self.keys), *(column.name for column in self.columns)])
         window = f" per {self.window.words}" if self.window else ""
         return f"view {self.name} over {', '.join(self.streams)} ({names}){window}"
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Its expressions over events: those of its keys, WHERE, and the arguments and FILTER of its aggregates."""
+        of_columns = ((*each.aggregate.arguments, each.aggregate.where) for each in self.columns)
+        every = (*(key.expression for key in self.keys), self.where, *(of for each in of_columns for of in each))
+        return tuple(filter(None, every))
+
+    def reading(self, fields: Iterable[tuple[str, Type]]) -> View:
+        """The view as one that reads those of these fields that it names."""
+        words = frozenset[str]().union(*(expression.term.words() for expression in self.expressions))
+        return replace(self, reads=tuple(field for field in fields if field[0] in words))
 
     def rows_of(self, stream: Stream) -> Stream:
         """What its expressions are evaluated over: its base stream, or the rows that its relation makes of it."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.define.answer_shape import BOUNDS
 from headrace.define.connectors import BOOLEANS, FILES, Connector, Option, check_options, check_value, find_connector
 from headrace.define.expression.check import Scope
-from headrace.define.model import Alert, Mode, Options, Output, Sink, Stream, View
+from headrace.define.model import BOUNDS, Alert, Mode, Options, Output, Sink, Stream, View
 from headrace.define.outputs import outputs_of
 from headrace.errors import DefinitionError, nearest
 from headrace.language.durations import SECOND_MS, format_duration
-from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression
+from headrace.types import BOOLEAN, TIMESTAMP, Type
 
 CONNECTORS = ("http", "kafka")  # that notices go to
 OPTIONS = (

@@ -7,14 +7,16 @@ from collections.abc import Iterable
 
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import Column, Order, Output, View
-from headrace.types import Expression
+from headrace.language.terms import Expression
 
 
 def outputs_of(view: View) -> tuple[Output, ...]:
     """The columns of a view's answers."""
     if view.shape and (view.shape.outputs or view.shape.only_keys):
         return view.shape.outputs
-    return tuple(Output(c.name, Expression(aggregate_id(c.aggregate), c.aggregate.spark_type)) for c in view.columns)
+    return tuple(
+        Output(c.name, Expression.field(aggregate_id(c.aggregate), c.aggregate.spark_type)) for c in view.columns
+    )
 
 
 def written(view: View, expression: Expression) -> str:

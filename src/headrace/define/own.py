@@ -18,6 +18,7 @@ from typing import Any
 
 from headrace.aggregate import REGISTRY, Aggregate
 from headrace.aggregate.udaf import UdafDefinition, UserCode, declare_aggregate, own_class
+from headrace.language.terms import Expression
 from headrace.language.token_cursor import parse_type
 
 DIGITS = 8
@@ -77,9 +78,14 @@ def find_aggregate(name: str) -> type[Aggregate] | None:
     return REGISTRY.get(name) or own_class(name)
 
 
-def functions_in(text: str) -> list[OwnFunction]:
-    """Those that expressions in a text call, each once."""
-    names = dict.fromkeys(name.removeprefix(OUTCOME) for name in _FULL_NAME.findall(text))
+def functions_of(calling: Iterable[Expression | str | None]) -> list[OwnFunction]:
+    """Those that expressions call, or that are named themselves, each once."""
+    names: dict[str, None] = {}
+    for each in calling:
+        if isinstance(each, str):
+            names[each] = None
+        elif each and "__" in each.sql:  # of each full name: most stored expressions need no tree for this
+            names |= dict.fromkeys(each.calls())
     return [_known[name] for name in names if name in _known]
 
 

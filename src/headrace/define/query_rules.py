@@ -15,7 +15,8 @@ from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.types import STRING, Expression
+from headrace.language.terms import Expression
+from headrace.types import STRING
 
 if TYPE_CHECKING:
     import duckdb
@@ -170,7 +171,9 @@ def _table(node: dict[str, Any]) -> str:
 
 SUFFIX = "_merge"
 SKETCH = " sketch"  # follows the name of a column
-COUNTS = {f"{name}{SUFFIX}": REGISTRY[name]((Expression("x", STRING),)) for name in ("approx_count_distinct", "unique")}
+COUNTS = {
+    f"{name}{SUFFIX}": REGISTRY[name]((Expression.field("x", STRING),)) for name in ("approx_count_distinct", "unique")
+}
 PERCENTILE = f"approx_percentile{SUFFIX}"
 MERGE_EXAMPLE = f"such as {PERCENTILE}(p95, 0.95), where p95 is a column made by approx_percentile"
 

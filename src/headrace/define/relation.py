@@ -6,10 +6,12 @@ faces of its steps for DuckDB are in `relation_duckdb.py`, those for Spark in `e
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headrace.types import Expression, Type
+from headrace.language.terms import Expression
+from headrace.types import INT, Type
 
 Reads = tuple[tuple[str, Type], ...]
 JoinKind = Literal["inner", "left", "semi", "anti"]
@@ -96,6 +98,38 @@ class SampleRows:
 RowStep = Filter | Project | Explode | Map | Join | SampleRows
 
 
+def expressions_of(step: RowStep) -> tuple[Expression, ...]:
+    """The expressions of a step, over the rows before it; the condition of a join is over the rows after it."""
+    match step:
+        case Filter():
+            return (step.condition,)
+        case Project():
+            return tuple(of for _, of in step.columns)
+        case Explode():
+            return (step.values,)
+        case Map():
+            return step.arguments
+        case Join():
+            return (*(of for of, _ in step.keys), *filter(None, (step.as_of, step.condition)))
+        case SampleRows():
+            return step.keys
+
+
+def types_after(types: Mapping[str, Type], step: RowStep) -> dict[str, Type]:
+    """The columns after a step: an element has the name of an earlier column instead of it."""
+    match step:
+        case Project():
+            return {name: of.type for name, of in step.columns}
+        case Explode():
+            position = {step.position: INT} if step.position else {}
+            return {**types, **position, **dict(zip(step.names, step.types, strict=True))}
+        case Map():
+            return {**types, **dict(step.columns)}
+        case Join() if step.kind in ("inner", "left"):
+            return {**types, **{name: of for name, _, of in step.columns}}
+    return dict(types)
+
+
 @dataclass(frozen=True)
 class Branch:
     """The rows that come from one base stream. A stream may have several branches."""
@@ -140,6 +174,15 @@ class Relation:
     def maps(self) -> tuple[Map, ...]:
         """Its calls of functions."""
         return tuple(step for branch in self.branches for step in branch.steps if isinstance(step, Map))
+
+    def calling(self) -> Iterator[Expression | str]:
+        """What may call functions of a user: its expressions, and the names of those that are steps."""
+        for step in (step for branch in self.branches for step in branch.steps):
+            if isinstance(step, Map):
+                yield step.function
+            if isinstance(step, Join) and step.log.relation:
+                yield from step.log.relation.calling()
+            yield from expressions_of(step)
 
     @property
     def leaves_out(self) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.define.model import ARRIVED
 from headrace.define.relation import (
     Branch,
     Explode,
@@ -17,9 +18,13 @@ from headrace.define.relation import (
     RowStep,
     SampleRows,
     TableLog,
+    types_after,
 )
+from headrace.language.terms import Expression
 from headrace.language.token_cursor import parse_type
-from headrace.types import Expression
+from headrace.types import TIMESTAMP, Type
+
+Types = Mapping[str, Type] | None  # None: they become known when the expression is used
 
 
 def expression_to_json(expression: Expression) -> dict[str, str]:
@@ -27,9 +32,9 @@ def expression_to_json(expression: Expression) -> dict[str, str]:
     return {"sql": expression.sql, "type": str(expression.type)}
 
 
-def expression_from_json(value: dict[str, str]) -> Expression:
-    """The expression that `expression_to_json` wrote."""
-    return Expression(value["sql"], parse_type(value["type"]))
+def expression_from_json(value: dict[str, str], types: Types) -> Expression:
+    """The expression that `expression_to_json` wrote, over fields of these types."""
+    return Expression.stored(value["sql"], parse_type(value["type"]), types)
 
 
 def optional_to_json(expression: Expression | None) -> dict[str, str] | None:
@@ -37,9 +42,9 @@ def optional_to_json(expression: Expression | None) -> dict[str, str] | None:
     return expression_to_json(expression) if expression else None
 
 
-def optional_from_json(value: dict[str, str] | None) -> Expression | None:
+def optional_from_json(value: dict[str, str] | None, types: Types) -> Expression | None:
     """The expression that `optional_to_json` wrote."""
-    return expression_from_json(value) if value else None
+    return expression_from_json(value, types) if value else None
 
 
 def relation_to_json(relation: Relation) -> dict[str, Any]:
@@ -62,17 +67,17 @@ def relation_to_json(relation: Relation) -> dict[str, Any]:
 
 def relation_from_json(value: dict[str, Any]) -> Relation:
     """The relation that `relation_to_json` wrote."""
-    branches = (
-        Branch(
-            each["stream"],
-            _reads_from_json(each["reads"]),
-            tuple(_step_from_json(step) for step in each["steps"]),
-            each.get("patience_ms"),
-            each.get("own_time", False),
-        )
-        for each in value["branches"]
-    )
-    return Relation(tuple(branches), _reads_from_json(value["fields"]), value["event_time"])
+    branches = tuple(_branch_from_json(each) for each in value["branches"])
+    return Relation(branches, _reads_from_json(value["fields"]), value["event_time"])
+
+
+def _branch_from_json(value: dict[str, Any]) -> Branch:
+    reads = _reads_from_json(value["reads"])
+    types, steps = dict(reads), list[RowStep]()
+    for each in value["steps"]:
+        steps.append(_step_from_json(each, {**types, ARRIVED: TIMESTAMP}))
+        types = types_after(types, steps[-1])
+    return Branch(value["stream"], reads, tuple(steps), value.get("patience_ms"), value.get("own_time", False))
 
 
 def _step_to_json(step: RowStep) -> dict[str, Any]:
@@ -107,30 +112,33 @@ def _step_to_json(step: RowStep) -> dict[str, Any]:
             return {"sample": step.percent, "seed": step.seed, "keys": keys}
 
 
-def _step_from_json(value: dict[str, Any]) -> RowStep:
+def _step_from_json(value: dict[str, Any], types: dict[str, Type]) -> RowStep:
     if "filter" in value:
-        return Filter(expression_from_json(value["filter"]))
+        return Filter(expression_from_json(value["filter"], types))
     if "project" in value:
-        return Project(tuple((name, expression_from_json(of)) for name, of in value["project"]))
+        return Project(tuple((name, expression_from_json(of, types)) for name, of in value["project"]))
     if "explode" in value:
         columns = _reads_from_json(value["columns"])
-        names, types = (tuple(part) for part in zip(*columns, strict=True))
-        return Explode(expression_from_json(value["explode"]), names, types, value["outer"], value["position"])
+        names, of_names = (tuple(part) for part in zip(*columns, strict=True))
+        return Explode(
+            expression_from_json(value["explode"], types), names, of_names, value["outer"], value["position"]
+        )
     if "map" in value:
-        arguments = tuple(expression_from_json(argument) for argument in value["arguments"])
+        arguments = tuple(expression_from_json(argument, types) for argument in value["arguments"])
         return Map(value["map"], arguments, _reads_from_json(value["columns"]))
     if "join" in value:
+        added = tuple((name, column, parse_type(of)) for name, column, of in value["columns"])
         return Join(
             value["join"],
             value["kind"],
-            tuple((expression_from_json(of), column) for of, column in value["keys"]),
+            tuple((expression_from_json(of, types), column) for of, column in value["keys"]),
             _log_from_json(value["log"]),
-            tuple((name, column, parse_type(of)) for name, column, of in value["columns"]),
-            optional_from_json(value["as_of"]),
-            optional_from_json(value["condition"]),
+            added,
+            optional_from_json(value["as_of"], types),
+            optional_from_json(value["condition"], {**types, **{name: of for name, _, of in added}}),
             value["keep_missing"],
         )
-    return SampleRows(value["sample"], value["seed"], tuple(expression_from_json(key) for key in value["keys"]))
+    return SampleRows(value["sample"], value["seed"], tuple(expression_from_json(key, types) for key in value["keys"]))
 
 
 def _log_to_json(log: TableLog) -> dict[str, Any]:

@@ -8,17 +8,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from headrace.define.expression.check import Checker, Scope
-from headrace.define.loosening import expressions_of, names_in
 from headrace.define.model import ARRIVED, Stream, View
-from headrace.define.own import find_function, functions_in
-from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Reads, Relation, RowStep, SampleRows
+from headrace.define.own import find_function, functions_of
+from headrace.define.relation import (
+    Branch,
+    Explode,
+    Filter,
+    Join,
+    Map,
+    Project,
+    Reads,
+    Relation,
+    RowStep,
+    SampleRows,
+    expressions_of,
+    types_after,
+)
 from headrace.errors import DefinitionError
-from headrace.language.expressions import parse_tree
-from headrace.language.source_text import SourceText
-from headrace.language.syntax import Logic
-from headrace.language.terms import COMPARISON, LEVELS, Term, quote, render
-from headrace.types import BOOLEAN, DOUBLE, INT, TIMESTAMP, Expression, Type
+from headrace.language.terms import COMPARISON, LEVELS, Expression, Term, conjunction, quote, render
+from headrace.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 PREFIX = "_map_"  # of columns that hold results: no column of a query begins with _
 
@@ -28,11 +36,9 @@ def with_calls(step: RowStep, types: Mapping[str, Type], first: int) -> tuple[Ro
     calls: dict[str, Map] = {}
 
     def lifted(expression: Expression) -> Expression:
-        if not functions_in(expression.sql):
+        if not functions_of([expression]):
             return expression
-        source = SourceText(expression.sql)
-        term = _lift(Checker(source, Scope(types)).term(parse_tree(source)), calls, first)
-        return Expression(render(term), expression.type)
+        return Expression(_lift(expression.over(types), calls, first), expression.type)
 
     last = _rewrite(step, lifted)
     return (*calls.values(), last)
@@ -45,7 +51,7 @@ def _lift(term: Term, calls: dict[str, Map], first: int) -> Term:
     if function is None:
         return term
     column = f"{PREFIX}{first + len(calls)}"
-    arguments = tuple(Expression(render(arg), arg.type) for arg in term.args)
+    arguments = tuple(map(Expression, term.args))
     call = calls.setdefault(render(term), Map(function.full_name, arguments, ((column, function.gives),)))
     return Term("field", function.gives, text=call.columns[0][0])
 
@@ -104,8 +110,7 @@ def is_simple(term: Term) -> bool:
 
 def term_of(expression: Expression, types: Mapping[str, Type]) -> Term:
     """The term of an expression over columns of these types."""
-    source = SourceText(expression.sql)
-    return Checker(source, Scope({**types, ARRIVED: TIMESTAMP})).term(parse_tree(source))
+    return expression.over({**types, ARRIVED: TIMESTAMP})
 
 
 def _steps(branch: Branch) -> Iterator[RowStep]:
@@ -114,7 +119,7 @@ def _steps(branch: Branch) -> Iterator[RowStep]:
         if not isinstance(step, Filter | Project):
             yield from part.steps()
             yield step
-            part = _Part(_types_after(part.types_after(), step))
+            part = _Part(types_after(part.types_after(), step))
             continue
         longer = part.with_step(step)
         if longer is None:
@@ -141,9 +146,9 @@ class _Part:
         """The steps that it amounts to."""
         for conditions in self.filters:
             term = conditions[0] if len(conditions) == 1 else Term("AND", BOOLEAN, conditions)
-            yield Filter(Expression(render(term), BOOLEAN))
+            yield Filter(Expression(term))
         if self.columns is not None:
-            yield Project(tuple((name, Expression(render(term), of.type)) for name, of, term in self.columns))
+            yield Project(tuple((name, Expression(term, of.type)) for name, of, term in self.columns))
 
     def with_step(self, step: Filter | Project) -> _Part | None:
         """This part with the step after it; None if it has to be a step of its own."""
@@ -174,10 +179,10 @@ class _Part:
         own = {name: (of, of_column) for name, of, of_column in self.columns}
         if term.op == "field":
             return own[term.text][1] if term.text in own else term
-        for name in _fields(term):
+        for name in term.fields():
             if name in own and not _replaces(*own[name]):
                 return None
-        return _replaced(term, {name: of_column for name, (_, of_column) in own.items()})
+        return term.substitute({name: of_column for name, (_, of_column) in own.items()})
 
 
 def _replaces(of: Expression, term: Term) -> bool:
@@ -188,36 +193,10 @@ def _replaces(of: Expression, term: Term) -> bool:
     return term.op == "field" or (is_simple(term) and not term.is_literal and len(render(term)) <= LONGEST)
 
 
-def _replaced(term: Term, columns: Mapping[str, Term]) -> Term:
-    if term.op == "field":
-        return columns.get(term.text, term)
-    return replace(term, args=tuple(_replaced(arg, columns) for arg in term.args))
-
-
-def _fields(term: Term) -> Iterator[str]:
-    if term.op == "field":
-        yield term.text
-    for arg in term.args:
-        yield from _fields(arg)
-
-
 def _repeats(terms: Iterable[Term]) -> bool:
     """Whether a term that costs more than a little is among them twice."""
     costly = [term for term in terms if not is_simple(term) and term.op != "field"]
     return len(set(costly)) < len(costly)
-
-
-def _types_after(types: Mapping[str, Type], step: RowStep) -> dict[str, Type]:
-    """The columns after a step that adds some."""
-    match step:
-        case Explode():
-            position = {step.position: INT} if step.position else {}
-            return {**types, **position, **dict(zip(step.names, step.types, strict=True))}
-        case Map():
-            return {**types, **dict(step.columns)}
-        case Join() if step.kind in ("inner", "left"):
-            return {**types, **{name: of for name, _, of in step.columns}}
-    return dict(types)
 
 
 def prune(relation: Relation, names: Iterable[str]) -> Relation:
@@ -236,7 +215,7 @@ def _prune_branch(branch: Branch, needed: set[str]) -> Branch:
         pruned = _prune_step(step, needed)
         if pruned is not None:
             passing = set() if isinstance(pruned, Project) else needed
-            needed = (passing | names_in(_expressions_of(pruned))) - set(_added_by(pruned))
+            needed = passing.union(*(of.term.words() for of in expressions_of(pruned))) - set(_added_by(pruned))
             steps.insert(0, pruned)
     reads = tuple((name, of) for name, of in branch.reads if name in needed)
     return replace(branch, reads=reads, steps=tuple(_without_idle(steps, reads)))
@@ -250,7 +229,7 @@ def _prune_step(step: RowStep, needed: set[str]) -> RowStep | None:
         case Explode() if step.position not in needed:
             return replace(step, position=None)
         case Join():
-            used = needed | names_in([step.condition] if step.condition else [])
+            used = needed | (step.condition.term.words() if step.condition else set())
             step = replace(step, columns=tuple(column for column in step.columns if column[0] in used))
             if step.log.relation:
                 relation = prune(step.log.relation, (name for name, _ in step.reads))
@@ -270,22 +249,6 @@ def _added_by(step: RowStep) -> Iterable[str]:
         case Join():
             return [name for name, _, _ in step.columns]
     return []
-
-
-def _expressions_of(step: RowStep) -> list[Expression]:
-    match step:
-        case Filter():
-            return [step.condition]
-        case Project():
-            return [of for _, of in step.columns]
-        case Explode():
-            return [step.values]
-        case Map():
-            return list(step.arguments)
-        case Join():
-            return [*(of for of, _ in step.keys), *(of for of in (step.as_of, step.condition) if of)]
-        case SampleRows():
-            return list(step.keys)
 
 
 def _without_idle(steps: Sequence[RowStep], reads: Reads) -> Iterable[RowStep]:
@@ -323,18 +286,5 @@ def view_over(view: View, stream: Stream) -> View:
     if more or len(filters) < len(branch.steps) or branch.patience_ms is not None:
         return replace(view, streams=relation.streams, relation=relation)
     # Events that are only filtered are the events of the stream itself, under a longer WHERE.
-    where = _all_of([*(step.condition for step in filters), *([view.where] if view.where else [])])
-    names = names_in(expressions_of(view.keys, view.columns, where))
-    reads = tuple((name, of) for name, of in branch.reads if name in names)
-    return replace(view, streams=relation.streams, where=where, reads=reads)
-
-
-def _all_of(conditions: Sequence[Expression]) -> Expression | None:
-    """The condition that all of these hold, in canonical form."""
-    if len(conditions) < 2:
-        return conditions[0] if conditions else None
-    texts = []
-    for condition in conditions:
-        tree = parse_tree(SourceText(condition.sql))
-        texts.append(f"({condition.sql})" if isinstance(tree, Logic) and tree.op == "OR" else condition.sql)
-    return Expression(" AND ".join(texts), BOOLEAN)
+    where = conjunction([*(step.condition for step in filters), *([view.where] if view.where else [])])
+    return replace(view, streams=relation.streams, where=where).reading(branch.reads)

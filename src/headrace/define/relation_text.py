@@ -6,8 +6,7 @@ import re
 
 from headrace.define.relation import Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
 from headrace.define.relation_rewrites import PREFIX
-from headrace.language.terms import quote
-from headrace.types import Expression
+from headrace.language.terms import Expression, quote
 
 _RESULT = re.compile(rf"\b{PREFIX}\d+\b")  # a column that holds the result of a call
 

@@ -30,8 +30,8 @@ from headrace.language.syntax import (
     StarItem,
     walk,
 )
-from headrace.language.terms import Term, quote
-from headrace.types import INT, Expression
+from headrace.language.terms import Expression, Term, quote
+from headrace.types import INT
 
 NO_TABLES: Mapping[str, Table] = MappingProxyType({})
 
@@ -147,11 +147,14 @@ def _explode(step: ExplodeStep, rows: DerivedRows, source: SourceText) -> Derive
     elements = elements if step.position else [last]
     columns = [(entry.name, entry.expression) for entry in elements]
     if of_parts:
-        sql = elements[0].expression.sql
-        columns = [(n, Expression(f"{sql}.{quote(p)}", of)) for n, (p, of) in zip(step.names, parts, strict=True)]
+        value = elements[0].expression
+        columns = [(n, value.part(p, of)) for n, (p, of) in zip(step.names, parts, strict=True)]
     if step.position:
-        number = f"{last.expression.sql} + {step.first_position}" if step.first_position else last.expression.sql
-        columns.append((step.position, Expression(number, INT)))
+        number = last.expression
+        if step.first_position:
+            first = Term("literal", INT, text=str(step.first_position))
+            number = Expression(Term("+", INT, (number.term, first)))
+        columns.append((step.position, number))
     return replace(exploded, entries=rows.entries).extend(columns, of=step.alias)
 
 
@@ -285,7 +288,7 @@ def _starred(item: StarItem, scope: RowScope, source: SourceText) -> list[tuple[
     if struct is None:
         expected = ", ".join(f"{name}.*" for name in scope.qualifiers) or "*"
         raise source.error(item.at, f"'{item.of}.*' is not defined here", expected=expected)
-    return [(name, Expression(f"{struct.expression.sql}.{quote(name)}", type_)) for name, type_ in struct.type.parts]
+    return [(name, struct.expression.part(name, type_)) for name, type_ in struct.type.parts]
 
 
 def _stars(scope: RowScope) -> str:

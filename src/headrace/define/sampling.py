@@ -15,7 +15,8 @@ from functools import lru_cache
 from headrace.aggregate.sampled import Scaling
 from headrace.define.relation import Branch, Explode, Relation, RowStep, SampleRows
 from headrace.errors import DefinitionError
-from headrace.types import DATE, TIMESTAMP, Expression
+from headrace.language.terms import Expression
+from headrace.types import DATE, TIMESTAMP
 
 POSITION = "_position"
 BITS = 32  # of a hash

@@ -15,7 +15,7 @@ from headrace.define.definition_rules import (
 from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.kafka_record import check_record_fields, check_type
 from headrace.define.model import JSON, Field, Source, Stream, Table, UniqueEvents
-from headrace.define.own import functions_in
+from headrace.define.own import functions_of
 from headrace.define.stream_source import IDLE_TIMEOUT, read_source
 from headrace.define.table_parts import check_column, make_table
 from headrace.define.view_columns import is_aggregate_name
@@ -204,7 +204,7 @@ def _make_field(source: SourceText, column: WrittenField, plain: Scope, computed
             node.at, f"the computed field '{name}' is not a single value", found=str(expression.type),
             fix=part_hint(expression),
         )  # fmt: skip
-    if functions_in(expression.sql):
+    if functions_of([expression]):
         raise source.error(
             node.at, f"the computed field '{name}' calls a function of a definition file",
             fix="call it in the views instead",

@@ -24,7 +24,8 @@ from headrace.language.syntax import (
     conjuncts,
     walk,
 )
-from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression
+from headrace.types import TIMESTAMP, Type
 
 NOW = ("proctime", "now", "current_timestamp", "localtimestamp")  # FOR SYSTEM_TIME AS OF these: as at the commit
 
@@ -124,7 +125,7 @@ def _apply_query(query: TableQuery, rows: DerivedRows, scope: TableScope) -> Der
     )
     joined = with_join(rows, table, kind, {key: operand}, entries, None, condition)
     if query.negated:  # NULL NOT IN (…) is not true
-        joined = joined.where(Expression(f"{operand.sql} IS NOT NULL", BOOLEAN))
+        joined = joined.where(operand.is_present)
     return joined
 
 
@@ -252,7 +253,7 @@ def key_expression(table: Table, key: str, value: Expression) -> Expression:
             f"{value.sql} cannot be compared with {table.name}.{key}", found=str(value.type), expected=str(key_type),
             fix=f"cast it, as in CAST({value.sql} AS {key_type})",
         )  # fmt: skip
-    return Expression(f"CAST({value.sql} AS {common})", common) if value.type != common else value
+    return value.cast(common) if value.type != common else value
 
 
 def _is_exact(of: Type) -> bool:

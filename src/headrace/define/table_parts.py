@@ -13,16 +13,15 @@ from headrace.aggregate.ordered import LatestRow
 from headrace.aggregate.signature import KEPT
 from headrace.define.definition_rules import check_key
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.loosening import expressions_of, names_in
 from headrace.define.model import ARRIVED, JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
-from headrace.define.own import functions_in
+from headrace.define.own import functions_of
 from headrace.define.relation import Relation
 from headrace.define.relation_rewrites import view_over
 from headrace.engine.duckdb_views import duckdb_view
 from headrace.errors import DefinitionError, nearest
 from headrace.language.identifiers import check_distinct
-from headrace.language.terms import quote
-from headrace.types import BOOLEAN, TIMESTAMP, Expression
+from headrace.language.terms import Expression, Term, conjunction, quote
+from headrace.types import BOOLEAN, TIMESTAMP
 
 DELETED = "_deleted"  # of a change: whether it deletes the row of its key
 _ROW = "row"
@@ -54,7 +53,7 @@ def make_table(
                 found=", ".join(one.name for one in fields),
                 fix=f"did you mean '{near}'?" if near else "name one of its columns",
             )
-        check_key(Expression(quote(field.name), field.type))
+        check_key(Expression.field(field.name, field.type))
         columns.append(field.name)
     for field in fields:
         check_column(name, field, columns, event_time)
@@ -126,22 +125,21 @@ def view_of(table: Table) -> View:
     changes = changes_of(table)
     types = {field.name: field.type for field in changes.fields}
     rest = [field for field in table.fields if field.name not in table.key]
-    deleted = Expression(DELETED if DELETED in types else "FALSE", BOOLEAN)
-    latest = LatestRow((*(Expression(quote(field.name), field.type) for field in rest), deleted))
-    row = aggregate_id(latest)
-    outputs = (
-        Output(field.name, Expression(f"{row}.{name}", field.type))
-        for field, name in zip(rest, latest.names, strict=False)
+    is_deleted = Term(
+        "field" if DELETED in types else "literal", BOOLEAN, text=DELETED if DELETED in types else "FALSE"
     )
+    latest = LatestRow((*(Expression.field(field.name, field.type) for field in rest), Expression(is_deleted)))
+    row = Expression.field(aggregate_id(latest), latest.spark_type)
+    outputs = (Output(field.name, row.part(name, field.type)) for field, name in zip(rest, latest.names, strict=False))
     read = [*table.key, *(field.name for field in rest), *([DELETED] if DELETED in types else [])]
     view = View(
         name=table.name,
         streams=(table.name,),
-        keys=tuple(Key(name, Expression(quote(name), types[name])) for name in table.key),
+        keys=tuple(Key(name, Expression.field(name, types[name])) for name in table.key),
         columns=(Column(_ROW, latest),),
         where=_has_key(table) if table.relation is not None else None,
         reads=tuple((name, types[name]) for name in read),
-        shape=Shape(tuple(outputs), having=Expression(f"{row} IS NOT NULL", BOOLEAN), only_keys=not rest),
+        shape=Shape(tuple(outputs), having=row.is_present, only_keys=not rest),
     )
     return view_over(view, changes)
 
@@ -151,8 +149,9 @@ def holds_rows_of_table(view: View) -> bool:
     return len(view.columns) == 1 and isinstance(view.columns[0].aggregate, LatestRow)
 
 
-def _has_key(table: Table) -> Expression:
-    return Expression(" AND ".join(f"{quote(name)} IS NOT NULL" for name in table.key), BOOLEAN)
+def _has_key(table: Table) -> Expression | None:
+    types = table.types()
+    return conjunction(Expression.field(name, types[name]).is_present for name in table.key)
 
 
 def rows_of_table(table: Table, time: str | None = None) -> Stream:
@@ -181,8 +180,9 @@ def over_table(table: Table, build: Callable[[Stream], View]) -> View:
                 expected="FROM the table, WHERE and GROUP BY",
                 fix="make a table of these rows: CREATE TABLE … PRIMARY KEY (…) AS SELECT … FROM a stream",
             )
-        names = names_in(expressions_of(view.keys, view.columns, view.where))
-        if table.event_time and ARRIVED in names:  # a row is stored with one time, that of its last change
+        if table.event_time and any(
+            ARRIVED in of.fields() for of in view.expressions
+        ):  # a row is stored with one time, that of its last change
             raise DefinitionError(
                 f"view '{view.name}': the rows of table '{table.name}' do not have the time of arrival",
                 fix=f"write {quote(table.event_time)}, the time of their last change",
@@ -200,7 +200,7 @@ def over_table(table: Table, build: Callable[[Stream], View]) -> View:
 def _refuse_spark(view: View, rows: Stream) -> None:
     """A view over a table is computed where its rows are kept, which is not in Spark."""
     fix = "compute it in the query that makes the table, or select the column itself"
-    own = functions_in(" ".join(each.sql for each in expressions_of(view.keys, view.columns, view.where)))
+    own = functions_of(view.expressions)
     if own:
         raise DefinitionError(f"view '{view.name}' over a table calls {own[0].name}() of a definition file", fix=fix)
     try:

@@ -12,7 +12,6 @@ from headrace.define.answer_shape import ShapeReader, ShapeScope
 from headrace.define.definition_rules import check_key
 from headrace.define.derived_rows import DerivedRows, RowScope
 from headrace.define.expression.check import Checker, check, check_condition
-from headrace.define.loosening import fields_read
 from headrace.define.model import Column, Key, Order, Stream, Table, View, Window
 from headrace.define.own import plain
 from headrace.define.relation_rewrites import view_over
@@ -36,8 +35,8 @@ from headrace.language.source_text import FollowUpError, Mistakes, each, join, l
 from headrace.language.statements.create_view import ViewStatement
 from headrace.language.statements.select_rows import is_generator
 from headrace.language.syntax import Call, Literal, Name, Node, SelectItem, Star, TableQuery, conjuncts, walk
-from headrace.language.terms import quote
-from headrace.types import INT, Expression
+from headrace.language.terms import Expression, quote
+from headrace.types import INT
 
 ReadWhere = Callable[[ViewStatement, RowScope, ShapeReader], Expression | None]
 
@@ -153,9 +152,8 @@ class ViewBuilder:
             window=window,
             where=where,
             schedule_ms=self.select.schedule_ms,
-            reads=fields_read(self.stream, self.keys, all_columns, where),
             shape=reader.shape(having, order, self.select.limit),
-        )
+        ).reading(self.stream.reads)
 
     def _shape_reader(self, columns: list[Column], window: Window | None) -> ShapeReader:
         owner = f"view '{self.select.name}'"

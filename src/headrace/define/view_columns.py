@@ -29,7 +29,7 @@ from headrace.language.syntax import (
     Star,
     Test,
 )
-from headrace.types import Expression
+from headrace.language.terms import Expression
 
 _SCALAR = frozenset((*FUNCTIONS, *ALIASES, *WINDOW_CALLS, *START_CALLS, *END_CALLS, *GENERATORS))
 _NOT_YET = "is not available yet"

@@ -34,8 +34,8 @@ from headrace.language.syntax import (
     Test,
     walk,
 )
-from headrace.language.terms import quote
-from headrace.types import INT, STRING, Expression
+from headrace.language.terms import Expression, quote
+from headrace.types import INT, STRING
 
 _RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 _NEIGHBORS = ("lag", "lead")

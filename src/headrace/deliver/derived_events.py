@@ -12,12 +12,12 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.model import ARRIVED, Stream
-from headrace.define.own import functions_in
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep
+from headrace.define.own import functions_of
+from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep, types_after
 from headrace.deliver.event_chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
-from headrace.engine.duckdb_relations import refuse_join, rows_sql, types_after
+from headrace.engine.duckdb_relations import refuse_join, rows_sql
 from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.python_evaluation import compile_expression
@@ -97,7 +97,7 @@ class DerivedReader:
 
     def _by_duckdb(self, events: pa.Table, sql: str) -> pa.Table:
         with self._session.showing(events=events.select([*OURS, *self.reads])) as connection:
-            self._session.give(functions_in(sql))
+            self._session.give(functions_of(self._relation.calling()))
             with self._joins.shown(connection) if self._joins else nullcontext():
                 rows: pa.Table = connection.sql(sql).to_arrow_table().cast(self.schema)
                 return rows

@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.model import ARRIVED, Stream, View
-from headrace.define.own import functions_in
+from headrace.define.own import functions_of
 from headrace.deliver.event_chunks import CHUNK_ROWS, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
@@ -234,7 +234,7 @@ class FailedCalls:
         columns = ", ".join([*OURS, REASON, KIND])
         try:
             with self._session.showing(events=events) as connection:
-                self._session.give(functions_in(sql))
+                self._session.give(functions_of(self._relation.calling()))
                 with joins.shown(connection, deadline) if joins else nullcontext():
                     rows = connection.sql(f"SELECT {columns} FROM ({sql}) ORDER BY {COMMIT}, {POSITION}")
                     table: pa.Table = rows.to_arrow_table()

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 
 from headrace.define.expression.check import Scope, check_condition
 from headrace.define.model import Stream
-from headrace.define.own import functions_in
+from headrace.define.own import functions_of
 from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
+from headrace.language.terms import Expression
 from headrace.serve.change_batch import ChangeBatch, Columns
 from headrace.serve.json_values import key_value
 from headrace.store.selection import rank
-from headrace.types import Expression
 
 LONGEST = 4_000  # characters of a condition
 MOST_KNOWN = 200_000  # rows of which a reader with a condition is known to have them, or not
@@ -84,7 +84,7 @@ def _read_condition(stream: Stream, where: str) -> Expression:
         raise QuestionError(
             f"where: {first.message}", found=first.found, expected=first.expected, fix=first.fix
         ) from error
-    if functions_in(expression.sql):
+    if functions_of([expression]):
         raise QuestionError("where: functions of the workspace are for definitions only", fix="use built-in functions")
     return expression
 
@@ -257,7 +257,7 @@ def _compile(where: str | Expression, columns: Columns) -> Evaluate:
     source = SourceText(where)
     try:
         expression = check_condition(source, parse_tree(source), Scope(dict(columns)), "where")
-        if functions_in(expression.sql):
+        if functions_of([expression]):
             raise QuestionError("where: functions of the workspace are for definitions", fix="use built-in functions")
         return compile_expression(expression, columns)
     except DefinitionError as error:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.define.model import ARRIVED, Stream
-from headrace.define.own import functions_in
+from headrace.define.own import functions_of
 from headrace.define.relation import Join, TableLog
 from headrace.define.table_parts import DELETED
 from headrace.deliver.event_chunks import read_group
@@ -171,7 +171,7 @@ class TableChanges:
     def _insert(self, name: str, step: Join, joins: PinnedJoins, events: pa.Table, deadline: float | None) -> None:
         connection, source = self._connection(), f"{name}_events"
         sql = changes_sql(step, source, joins=joins.join)
-        for function in functions_in(sql):
+        for function in functions_of(step.log.relation.calling() if step.log.relation else ()):
             if function.full_name not in self._functions:
                 give_function(connection, function)
                 self._functions.add(function.full_name)

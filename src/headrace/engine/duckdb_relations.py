@@ -14,7 +14,19 @@ from itertools import takewhile
 
 from headrace.define.model import ARRIVED, Field, Stream, View
 from headrace.define.own import OUTCOME
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
+from headrace.define.relation import (
+    PLACE,
+    Branch,
+    Explode,
+    Filter,
+    Join,
+    Map,
+    Project,
+    Relation,
+    RowStep,
+    SampleRows,
+    types_after,
+)
 from headrace.define.relation_rewrites import composed, is_simple, term_of
 from headrace.define.sampling import duckdb_condition
 from headrace.define.table_parts import DELETED
@@ -22,7 +34,8 @@ from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.engine.duckdb_values import limits_of
 from headrace.engine.duckdb_views import duckdb_expression, duckdb_view, parts_of
 from headrace.errors import DefinitionError
-from headrace.types import INT, STRING, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression
+from headrace.types import STRING, TIMESTAMP, Type
 
 COMMIT, POSITION, TABLES = "_commit", "_position", "_tables"  # columns of the lake
 VALUES = "_values"  # the array or map that is exploded
@@ -325,9 +338,3 @@ def _explode(rows: DuckdbRows, step: Explode) -> DuckdbRows:
     for name, part, part_type in zip(step.names, parts, step.types, strict=True):
         columns[name] = f"CAST({part} AS {duckdb_type(part_type)})"
     return exploded.select(columns, types_after(rows.types, step))
-
-
-def types_after(types: Mapping[str, Type], step: Explode) -> dict[str, Type]:
-    """The columns of rows that were exploded: an element has the name of an earlier column instead of it."""
-    position = {step.position: INT} if step.position else {}
-    return {**types, **position, **dict(zip(step.names, step.types, strict=True))}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.define.expression.check import Checker, Scope
 from headrace.define.expression.functions import FUNCTIONS, TABLE
 from headrace.define.own import find_function
 from headrace.engine.duckdb_values import (
@@ -26,12 +25,9 @@ from headrace.engine.duckdb_values import (
 from headrace.engine.value_bounds import BOUNDS, makes_time
 from headrace.errors import DefinitionError
 from headrace.language.coercion import VOID
-from headrace.language.expressions import parse_tree
 from headrace.language.patterns import re2_pattern, re2_replacement
-from headrace.language.source_text import SourceText
-from headrace.language.syntax import Node
-from headrace.language.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Term, render
-from headrace.types import Expression, Type
+from headrace.language.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Expression, Term, render
+from headrace.types import Type
 
 PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")
 ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
@@ -61,23 +57,10 @@ def duckdb_type(type_: Type) -> str:
     )
 
 
-def duckdb_sql(expression: Expression, types: Mapping[str, Type] | None = None) -> str:
-    """The expression for DuckDB; where it cannot be evaluated it is NULL.
-
-    `types` are those of the stream (`stream.types()`): without them, casts of fields cannot be translated.
-    """
-    source = SourceText(expression.sql)
-    node = parse_tree(source)
-    scope = Scope(types or dict.fromkeys(_names(expression.sql), VOID))
-    term = _AppliedChecker(source, scope).term(node)
+def duckdb_sql(expression: Expression, types: Mapping[str, Type]) -> str:
+    """The expression for DuckDB, over fields of these types; where it cannot be evaluated it is NULL."""
+    term = expression.over(types)
     return f"TRY(CAST({translate(keep_arithmetic(term))} AS {duckdb_type(expression.type)}))"
-
-
-class _AppliedChecker(Checker):
-    """Accepts every pattern that RE2 accepts: the release that applied the stream has checked it by its own rules."""
-
-    def check_regex(self, node: Node, of: str, pattern: str) -> None:
-        """Leave it to RE2."""
 
 
 def refuse_computed(term: Term) -> DefinitionError | None:
@@ -258,7 +241,3 @@ def _substring(args: list[str]) -> str:
     last = f"({first} + {args[2]})" if len(args) > 2 else f"length({text})"
     piece = f"substring({text}, greatest({first}, 0) + 1, greatest({last} - greatest({first}, 0), 0))"
     return f"CASE WHEN {first} IS NOT NULL AND {last} IS NOT NULL THEN {piece} END"
-
-
-def _names(sql: str) -> set[str]:
-    return set(re.findall(r"[A-Za-z_]\w*", sql))

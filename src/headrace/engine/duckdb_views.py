@@ -10,17 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from headrace.define.expression.check import Checker, Scope
 from headrace.define.model import Column, Key, Stream, View
 from headrace.engine.duckdb_terms import OR_FAIL, SAME_CASE, duckdb_type, refuse_computed, translate
 from headrace.engine.duckdb_values import MOST_DIGITS, keep_arithmetic, with_divisions, wrap_arithmetic
 from headrace.engine.value_bounds import shorten_duckdb
 from headrace.errors import DefinitionError
 from headrace.language.coercion import as_decimal
-from headrace.language.expressions import parse_tree
-from headrace.language.source_text import SourceText
-from headrace.language.terms import Term, render
-from headrace.types import DOUBLE, Expression, Type
+from headrace.language.terms import Expression, Term, render
+from headrace.types import DOUBLE, Type
 
 CASTS = ("CAST", "TRY_CAST")
 MOST_PLAIN_SCALE = 6  # Spark writes DECIMALs of a larger scale with an exponent
@@ -39,7 +36,7 @@ def duckdb_view(stream: Stream, view: View) -> View:
 
     def of(place: str, expression: Expression) -> Expression:
         try:
-            return Expression(face(expression, types), expression.type)
+            return Expression.raw(face(expression, types), expression.type)
         except DefinitionError as error:
             raise DefinitionError(f"{place}: {error.message}") from error
 
@@ -48,7 +45,7 @@ def duckdb_view(stream: Stream, view: View) -> View:
         if not has_equal_text(key.expression.type):
             raise DefinitionError(f"{place}: only Spark computes keys of type {key.expression.type}")
         face = of(place, key.expression)
-        return replace(key, expression=replace(face, sql=shorten_duckdb(face.sql, face.type)))
+        return replace(key, expression=Expression.raw(shorten_duckdb(face.sql, face.type), face.type))
 
     def column_of(column: Column) -> Column:
         place, aggregate = f"column '{column.name}'", column.aggregate
@@ -78,8 +75,7 @@ def duckdb_expression(expression: Expression, types: Mapping[str, Type], *, with
 
     With `within_limits`, no field has a value beyond its limit (`overflow.limits_of`).
     """
-    source = SourceText(expression.sql)
-    term = with_divisions(Checker(source, Scope(types)).term(parse_tree(source)))
+    term = with_divisions(expression.over(types))
     for part in reversed(list(parts_of(term))):  # the innermost first: it is the shortest
         if (text := _spark_only(part)) is not None:
             raise DefinitionError(f"only Spark computes {text}")
@@ -89,8 +85,7 @@ def duckdb_expression(expression: Expression, types: Mapping[str, Type], *, with
 
 def _only_duckdb_expression(expression: Expression, types: Mapping[str, Type]) -> str:
     """The same where DuckDB is the only engine: no other computes what fails here, so that nothing may fail."""
-    source = SourceText(expression.sql)
-    term = Checker(source, Scope(types)).term(parse_tree(source))
+    term = expression.over(types)
     for part in reversed(list(parts_of(term))):
         text = _spark_only(part)
         if text is None and part.op == "CAST" and _narrows(part.args[0].type, part.type):

@@ -10,16 +10,13 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from headrace.define.expression.check import Checker, Scope
 from headrace.engine.python_functions import EVALUATED, NULLS
 from headrace.engine.python_values import arithmetic, conversion, divide_whole, wrap
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.language.coercion import as_decimal, common_type
-from headrace.language.expressions import parse_tree
-from headrace.language.source_text import SourceText
-from headrace.language.terms import Term, render
-from headrace.types import BIGINT, DOUBLE, Expression, Type
+from headrace.language.terms import Expression, Term, render
+from headrace.types import BIGINT, DOUBLE, Type
 
 Row = Sequence[Any]
 Evaluate = Callable[[Row], Any]
@@ -40,8 +37,7 @@ def refuse_python(expression: Expression, types: Mapping[str, Type]) -> str | No
 @lru_cache(maxsize=4096)
 def compile_expression(expression: Expression, types: Types) -> Evaluate:
     """The expression as a function of rows whose values are those of `types`, in that order."""
-    source = SourceText(expression.sql)
-    term = Checker(source, Scope(dict(types))).term(parse_tree(source))
+    term = expression.over(dict(types))
     places = {name: place for place, (name, _) in enumerate(types)}
     return _converted(term, expression.type, places)
 

@@ -17,16 +17,28 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.define.model import ARRIVED, Stream
 from headrace.define.own import find_function
-from headrace.define.relation import PLACE, Branch, Explode, Filter, Join, Map, Project, Relation, RowStep, SampleRows
+from headrace.define.relation import (
+    PLACE,
+    Branch,
+    Explode,
+    Filter,
+    Join,
+    Map,
+    Project,
+    Relation,
+    RowStep,
+    SampleRows,
+    types_after,
+)
 from headrace.define.relation_rewrites import composed
 from headrace.define.sampling import spark_condition
-from headrace.engine.duckdb_relations import CALLED, VALUES, types_after
+from headrace.engine.duckdb_relations import CALLED, VALUES
 from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.spark_views import TEXT, Computed, PatternColumn, for_spark, unsure_times
 from headrace.engine.udf_calls import outcome_type, run_outcomes, spark_function, spark_udf
 from headrace.errors import DefinitionError
-from headrace.language.terms import in_backticks
-from headrace.types import STRING, TIMESTAMP, Expression, Type
+from headrace.language.terms import Expression, in_backticks
+from headrace.types import STRING, TIMESTAMP, Type
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ def _branch(
     fields = {field.name for field in stream.fields}
     reserved = tuple(name for name in events.columns if name not in fields)
     reads, computed = for_spark(
-        [Expression(in_backticks(name), of) for name, of in branch.reads],
+        [Expression.field(name, of) for name, of in branch.reads],
         {**dict(branch.reads), ARRIVED: TIMESTAMP},
         unsure_times(stream),
     )

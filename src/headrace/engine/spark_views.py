@@ -11,16 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from headrace.define.expression.check import Checker, Scope
 from headrace.define.model import Stream, View
 from headrace.define.own import OwnFunction, find_function
 from headrace.engine.duckdb_terms import PATTERNS, translate
 from headrace.engine.value_bounds import BOUNDS, TIMES, YEARS_US, makes_time, makes_times, shorten_spark
 from headrace.errors import DefinitionError
-from headrace.language.expressions import parse_tree
-from headrace.language.source_text import SourceText, escape
-from headrace.language.terms import Term, render
-from headrace.types import BOOLEAN, STRING, Expression, Type
+from headrace.language.source_text import escape
+from headrace.language.terms import Expression, Term, render
+from headrace.types import BOOLEAN, STRING, Type
 
 TEXT = "text"
 # Spark fails if these overflow, so the number is checked before the call, not the time after it.
@@ -109,15 +107,14 @@ class _Writer:
     def key(self, expression: Expression) -> Expression:
         """A key of a view; one that is too long is shortened."""
         face = self.required(expression)
-        return replace(face, sql=shorten_spark(face.sql, face.type))
+        return Expression.raw(shorten_spark(face.sql, face.type), face.type)
 
     def required(self, expression: Expression) -> Expression:
-        source = SourceText(expression.sql)
         try:
-            term = Checker(source, Scope(self._types)).term(parse_tree(source))
+            term = expression.over(self._types)
         except DefinitionError as e:  # an older release accepted it; its place is not in a file
             raise DefinitionError(e.message, found=e.found, expected=e.expected, fix=e.fix) from e
-        return Expression(render(self._term(term)), expression.type)
+        return Expression(self._term(term), expression.type)
 
     def _term(self, term: Term) -> Term:
         nested = makes_times(term)

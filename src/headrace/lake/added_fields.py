@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.define.kafka_source import read_delimiter
-from headrace.define.loosening import names_in
 from headrace.define.model import CSV, Stream
 from headrace.engine.duckdb_session import Computing
 from headrace.lake.parquet_file import of_group
@@ -84,7 +83,7 @@ class _Filling:
     def __init__(self, stream: Stream, names: frozenset[str], columns: Sequence[str]) -> None:
         absent = [field for field in stream.fields if field.name in columns and field.name not in names]
         to_compute = [field for field in absent if field.computed]
-        input_names = names_in(field.computed for field in to_compute if field.computed)
+        input_names = {name for field in to_compute if field.computed for name in field.computed.fields()}
         missing = [field for field in stream.fields if not field.computed and field.name not in names]
         missing = [field for field in missing if field.name in columns or field.name in input_names]
         declared = [field for field in missing if field.record is None]

@@ -23,7 +23,7 @@ from headrace.aggregate import Aggregate, ArrowFunction
 from headrace.aggregate.kernels import unchunked
 from headrace.calls import LATE, call_limit_s, limit_calls
 from headrace.define.model import Stream, View
-from headrace.define.own import OwnFunction, functions_in
+from headrace.define.own import OwnFunction, functions_of
 from headrace.define.relation import PLACE, Relation
 from headrace.engine.duckdb_relations import join_rows, limits, rows_sql
 from headrace.engine.duckdb_session import DuckdbSession
@@ -31,13 +31,12 @@ from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.duckdb_views import duckdb_view
 from headrace.faults import fault_point
 from headrace.lake.table_schema import ARRIVED, POSITION
-from headrace.language.terms import quote
+from headrace.language.terms import Expression, quote
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
 from headrace.store.key_ids import key_id_duckdb
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
 from headrace.store.version import VersionId
-from headrace.types import Expression
 
 EVENTS_TABLE = "events"
 MEMORY = "1GB"  # that DuckDB may use in a worker: beyond it, Spark computes the view
@@ -200,7 +199,7 @@ def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us
         face.reads,
         face.functions,
         face.prepared,
-        tuple(functions_in(face.groups)),
+        tuple(functions_of([*view.expressions, *(view.relation.calling() if view.relation else ())])),
         step_by_step=of_groups(face.step_by_step) if face.step_by_step else None,
         limits=face.limits,
     )
@@ -279,7 +278,7 @@ def _reserved(relation: Relation, *, ordered: bool) -> tuple[str, ...]:
 
 def _over(aggregate: Aggregate, sql: str) -> Aggregate:
     """The aggregate over another argument."""
-    return replace(aggregate, arguments=(Expression(sql, aggregate.argument.type), *aggregate.arguments[1:]))
+    return replace(aggregate, arguments=(Expression.raw(sql, aggregate.argument.type), *aggregate.arguments[1:]))
 
 
 def _corrections(view: View, patience_ms: int, newest_us: int | None) -> str:

@@ -16,10 +16,8 @@ import pyarrow.parquet as pq
 
 from headrace.aggregate import Partial
 from headrace.aggregate.udaf import UserAggregate
-from headrace.define.expression.check import Checker, Scope
-from headrace.define.loosening import expressions_of
 from headrace.define.model import Stream, View
-from headrace.define.own import OwnFunction, find_function, functions_in
+from headrace.define.own import OwnFunction, find_function, functions_of
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import calls_sql, rows_sql
 from headrace.engine.duckdb_session import DuckdbSession
@@ -27,10 +25,7 @@ from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.udf_calls import run_function, run_outcomes
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.delta_table import LakeTable
-from headrace.language.expressions import parse_tree
-from headrace.language.source_text import SourceText
-from headrace.language.terms import Term, render
-from headrace.types import Expression
+from headrace.language.terms import Expression
 
 MOST_EVENTS = 256  # that functions are tried on
 MOST_ALONE = 32  # of them that are also given alone
@@ -66,8 +61,7 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
                 return of_maps
             events = _rows_of(session, stream, view.relation, events)
             stream = view.rows_of(stream)
-        expressions = expressions_of(view.keys, view.columns, view.where)
-        session.give(functions_in(" ".join(expression.sql for expression in expressions)))
+        session.give(functions_of(view.expressions))
         for function, arguments in _calls(stream, view):
             rows = _values(session, stream, arguments, events)
             reason = rows and _refuse_function(function, rows)
@@ -90,17 +84,11 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
 
 def _calls(stream: Stream, view: View) -> Iterator[tuple[OwnFunction, list[Expression]]]:
     """Each call of a function of the workspace, with its arguments."""
-    for expression in expressions_of(view.keys, view.columns, view.where):
-        source = SourceText(expression.sql)
-        yield from _calls_in(Checker(source, Scope(stream.types())).term(parse_tree(source)))
-
-
-def _calls_in(term: Term) -> Iterator[tuple[OwnFunction, list[Expression]]]:
-    function = find_function(term.op)
-    if function:
-        yield function, [Expression(render(arg), arg.type) for arg in term.args]
-    for arg in term.args:
-        yield from _calls_in(arg)
+    for expression in view.expressions:
+        for term in expression.over(stream.types()).parts():
+            function = find_function(term.op)
+            if function:
+                yield function, [Expression(arg) for arg in term.args]
 
 
 def _values(
@@ -129,7 +117,7 @@ def _rows_of(session: DuckdbSession, stream: Stream, relation: Relation, events:
 
 def _refuse_maps(session: DuckdbSession, stream: Stream, relation: Relation, events: pa.Table) -> str | None:
     """Which function that is called for derived rows fails for all of them, or depends on other rows."""
-    session.give(functions_in(" ".join(step.function for step in relation.maps)))
+    session.give(functions_of(step.function for step in relation.maps))
     try:
         for step, sql in calls_sql(relation, stream, EVENTS):
             called = find_function(step.function)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from headrace.aggregate import Aggregate
 from headrace.define.fingerprint import aggregate_id, fingerprint
-from headrace.define.loosening import names_in
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.outputs import outputs_of, written, written_order
 from headrace.define.own import plain_changes
@@ -16,10 +15,9 @@ from headrace.define.relation_rewrites import prune
 from headrace.define.relation_text import describe_relation
 from headrace.define.table_parts import holds_rows_of_table
 from headrace.language.durations import format_duration
-from headrace.language.terms import quote
+from headrace.language.terms import Expression, quote
 from headrace.plan.cost import How, Way
 from headrace.store.version import Version
-from headrace.types import Expression
 
 
 @dataclass(frozen=True)
@@ -187,7 +185,7 @@ def _change(before: View, old_output: Output, after: View, output: Output) -> st
 
 
 def _argument_types(view: View, output: Output) -> str:
-    names = names_in([output.expression])
+    names = output.expression.fields()
     aggregates = [column.aggregate for column in view.columns if aggregate_id(column.aggregate) in names]
     return ", ".join(str(argument.type) for aggregate in aggregates for argument in aggregate.arguments)
 
@@ -204,7 +202,8 @@ def _because_there(before: View, after: View, output: Output, text: str) -> Diff
 
 def _missing(before: View, after: View, expressions: Sequence[Expression]) -> list[Aggregate]:
     """The aggregates in these expressions that the rows do not hold."""
-    names, known = names_in(expressions), {column.aggregate.stored_as for column in before.columns}
+    names = set[str]().union(*(expression.fields() for expression in expressions))
+    known = {column.aggregate.stored_as for column in before.columns}
     columns = [column.aggregate for column in after.columns if aggregate_id(column.aggregate) in names]
     return [aggregate for aggregate in columns if aggregate.stored_as not in known]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from headrace.aggregate import Aggregate, Value
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.loosening import names_in
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.format import EPOCH
@@ -101,7 +100,7 @@ def _errors(view: View, values: list[Row], first: int) -> tuple[CellError, ...]:
     }
     if not failing:
         return ()
-    outputs = [(each.name, sorted(names_in([each.expression]) & failing.keys())) for each in outputs_of(view)]
+    outputs = [(each.name, sorted(each.expression.fields() & failing.keys())) for each in outputs_of(view)]
     parts = [(name, *failing[aggregate]) for name, used in outputs for aggregate in used]
     return tuple(
         CellError(place, name, reason or "")

@@ -11,11 +11,10 @@ from functools import lru_cache, partial
 from typing import Any
 
 from headrace.aggregate import Aggregate, Value
-from headrace.define.answer_shape import BOUNDS, ShapeReader, ShapeScope
-from headrace.define.expression.check import Checker, Scope
+from headrace.define.answer_shape import ShapeReader, ShapeScope
+from headrace.define.expression.check import Scope
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.loosening import names_in
-from headrace.define.model import ARRIVED, Order, View
+from headrace.define.model import ARRIVED, BOUNDS, Order, View
 from headrace.define.outputs import outputs_of
 from headrace.define.sampling import share_of
 from headrace.engine.duckdb_views import duckdb_expression
@@ -24,11 +23,12 @@ from headrace.errors import DefinitionError, QuestionError
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
 from headrace.language.statements.create_view import read_order_text
+from headrace.language.terms import Expression
 from headrace.serve.present import window_columns
 from headrace.serve.question import Question
 from headrace.store.selection import rank
 from headrace.store.version import Version
-from headrace.types import BOOLEAN, TIMESTAMP, Expression, Type
+from headrace.types import BOOLEAN, TIMESTAMP, Type
 
 Row = tuple[Any, ...]
 LONGEST = 4_000  # characters of having and order_by
@@ -173,7 +173,7 @@ def _make(known: _Known, by: tuple[str, ...], having: str | None, order_by: str 
 
 
 def _places(expressions: Sequence[Expression], types: Sequence[tuple[str, Type]]) -> frozenset[int]:
-    names = names_in(expressions)
+    names = frozenset[str]().union(*(expression.fields() for expression in expressions))
     return frozenset(place for place, (name, _) in enumerate(types) if name in names)
 
 
@@ -195,8 +195,7 @@ def _scope(view: View) -> ShapeScope:
     scope = ShapeScope(events, view.keys, view.window, list(view.columns), f"view '{view.name}'", may_add=False)
     types = dict(_row_types(view, tuple(key.name for key in view.keys)))
     for output in outputs_of(view):
-        source = SourceText(output.expression.sql)
-        scope.name(output.name, Checker(source, Scope(types)).term(parse_tree(source)))
+        scope.name(output.name, output.expression.over(types))
     return scope
 
 
@@ -233,7 +232,7 @@ def _as_question(name: str, error: DefinitionError) -> QuestionError:
 
 
 def _refuse_merged(condition: Expression, view: View, merged: Sequence[str], *, own: bool) -> None:
-    used = names_in([condition])
+    used = condition.fields()
     for name in merged:
         if name in used:
             whose = f"HAVING of view '{view.name}'" if own else "having"
@@ -254,7 +253,7 @@ def estimated_rows(view: View, estimates: Estimates) -> dict[str, tuple[int, ...
     }
     estimated = {}
     for output in outputs_of(view) if rows else ():
-        names = {output.expression.sql, *names_in([output.expression])}
+        names = output.expression.fields()
         used = rows.keys() & names
         if used and not names & never:
             estimated[output.name] = tuple(sorted({place for name in used for place in rows[name]}))
@@ -283,7 +282,7 @@ def stated_errors(view: View, estimates: Estimates | None = None) -> dict[str, s
     scaled = {aggregate_id(column.aggregate) for column in view.columns if column.aggregate.has_bounds}
     aggregates = {aggregate_id(column.aggregate) for column in view.columns}
     for output in outputs_of(view):
-        used = aggregates & {output.expression.sql, *names_in([output.expression])}
+        used = aggregates & output.expression.fields()
         if used - scaled:
             stated[output.name] = f"{stated[output.name]}; {whole}" if output.name in stated else whole
     return stated
@@ -302,7 +301,7 @@ def _stated_errors(view: View, estimates: Estimates | None) -> dict[str, str]:
         if sql in errors:
             stated[output.name] = errors[sql].approximate or ""
             continue
-        used = [errors[name] for name in sorted(names_in([output.expression]) & errors.keys())]
+        used = [errors[name] for name in sorted(output.expression.fields() & errors.keys())]
         if used:
             stated[output.name] = "; ".join(f"of {aggregate.sql}: {aggregate.approximate}" for aggregate in used)
     return stated

@@ -13,9 +13,10 @@ from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.errors import DefinitionError
+from headrace.language.terms import Expression
 from headrace.plan.edits import describe_output
 from headrace.store.partial_columns import partials_of
-from headrace.types import INT, STRING, Expression
+from headrace.types import INT, STRING
 from tests.aggregates import TEST_ONLY, CountAbove, NewestBy, Tally
 
 FIELDS = "word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), tags ARRAY<STRING>"
@@ -50,7 +51,7 @@ def view(selected: str) -> View:
 def test_a_call_is_read_by_the_signature() -> None:
     tally, above, newest = view("tally(), count_above(small, -2), newest_by(word, small)").columns
     assert (tally.name, tally.aggregate) == ("tally", Tally())
-    small, word = Expression("small", INT), Expression("word", STRING)
+    small, word = Expression.stored("small", INT), Expression.stored("word", STRING)
     assert (above.name, above.aggregate) == ("count_above_small", CountAbove((small,), None, (-2.0,)))
     assert (newest.name, newest.aggregate) == ("newest_by_word", NewestBy((word, small)))
 

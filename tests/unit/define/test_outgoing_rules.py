@@ -15,8 +15,9 @@ from headrace.define.fingerprint import fingerprint, from_json, to_json
 from headrace.define.model import Alert, Output, Sink
 from headrace.define.outgoing_rules import row_keys, row_types
 from headrace.errors import DefinitionError
+from headrace.language.terms import Expression
 from headrace.plan.differences import compare
-from headrace.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, Expression
+from headrace.types import BIGINT, BOOLEAN, STRING, TIMESTAMP
 from headrace.workspace.applied_catalog import read_running, write_running
 
 BASE = """
@@ -48,7 +49,7 @@ def only(before, after):
 
 
 def test_a_sink():
-    condition = Expression("hits > 10", BOOLEAN)
+    condition = Expression.stored("hits > 10", BOOLEAN)
     assert RUNNING.sinks["hook"] == Sink("hook", "traffic", "http", OPTIONS, condition, "update", True, True)
 
 
@@ -56,7 +57,7 @@ def test_alerts():
     alert = RUNNING.alerts["busy"]
     assert (alert.source, alert.for_ms, alert.absent_ms) == ("traffic", 120_000, None)
     assert [output.name for output in alert.outputs] == ["page", "twice"]
-    assert alert.outputs[0] == Output("page", Expression("page", STRING))
+    assert alert.outputs[0] == Output("page", Expression.stored("page", STRING))
     options = (("connector", "http"), ("url", "http://a"))
     assert RUNNING.alerts["quiet"] == Alert("quiet", "visits", absent_ms=300_000, options=options)
 

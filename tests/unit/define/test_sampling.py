@@ -18,8 +18,9 @@ from headrace.errors import DefinitionError
 from headrace.language.source_text import SourceText
 from headrace.language.statements.select_rows import read_sample
 from headrace.language.syntax import SampleClause
+from headrace.language.terms import Expression
 from headrace.language.token_cursor import TokenCursor
-from headrace.types import BIGINT, DOUBLE, STRING, Expression, array
+from headrace.types import BIGINT, DOUBLE, STRING, array
 
 ROWS = 200_000
 CLICKS = Stream(
@@ -47,7 +48,7 @@ def kept(events: Any, sample: SampleRows, *keys: str, stream: str = "clicks") ->
 @pytest.mark.parametrize("percent", [0.1, 1, 10, 50, 99.9, 100])
 @pytest.mark.parametrize("by", [(), ("number",)])
 def test_the_share_is_right(events: Any, percent: float, by: tuple[str, ...]) -> None:
-    sample = SampleRows(percent, 3, tuple(Expression(name, BIGINT) for name in by))
+    sample = SampleRows(percent, 3, tuple(Expression.stored(name, BIGINT) for name in by))
     share = percent / 100
     spread = (ROWS * share * (1 - share)) ** 0.5
     assert abs(kept(events, sample, *by).sum() - ROWS * share) <= 5 * spread
@@ -68,7 +69,7 @@ def test_numbers_kept_of_each_thousand_are_spread_like_those_of_coins(events: An
 
 
 def test_a_key_is_kept_with_all_of_its_rows_or_not_at_all(events: Any) -> None:
-    sample = SampleRows(10.0, 0, (Expression("user_id", STRING),))
+    sample = SampleRows(10.0, 0, (Expression.stored("user_id", STRING),))
     by_user = kept(events, sample, "user_id").reshape(-1, 20_000)
     assert (by_user == by_user[0]).all()
     assert 1_800 < by_user[0].sum() < 2_200
@@ -77,7 +78,7 @@ def test_a_key_is_kept_with_all_of_its_rows_or_not_at_all(events: Any) -> None:
 
 
 def test_null_is_a_key_like_others(events: Any) -> None:
-    keys = (Expression("user_id", STRING),)
+    keys = (Expression.stored("user_id", STRING),)
     chosen = [kept(events, SampleRows(50.0, seed, keys), "CAST(NULL AS VARCHAR)") for seed in range(40)]
     assert {bool(each.all()) for each in chosen} == {True, False}
     assert all(each.all() or not each.any() for each in chosen)
@@ -110,13 +111,13 @@ def test_shares_out_of_range_are_refused(percent: float) -> None:
 
 def test_keys_whose_texts_differ_between_engines_are_refused() -> None:
     with pytest.raises(DefinitionError, match=r"write CAST\(score AS STRING\)"):
-        DerivedRows.of(CLICKS).sample(10, [Expression("score", DOUBLE)])
+        DerivedRows.of(CLICKS).sample(10, [Expression.stored("score", DOUBLE)])
 
 
 def test_the_error_is_known_only_where_each_row_was_chosen_by_itself() -> None:
     rows = DerivedRows.of(CLICKS)
-    user = Expression("user_id", STRING)
-    explode = Explode(Expression("tags", array(STRING)), ("tag",), (STRING,))
+    user = Expression.stored("user_id", STRING)
+    explode = Explode(Expression.stored("tags", array(STRING)), ("tag",), (STRING,))
     assert share_of(rows.relation()) is None
     assert [share.clustered for share in map(share_of, (
         rows.sample(10).relation(), rows.sample(10, [user]).relation(), rows.sample(10).then(explode).relation(),
@@ -165,9 +166,9 @@ def test_keys_are_columns_of_the_rows() -> None:
     source = SourceText("TABLESAMPLE (10 PERCENT) BY (user_id)")
     clause, inputs = read_sample(TokenCursor(source)), Inputs(source, {})
     assert apply(clause, DerivedRows.of(CLICKS), inputs).branches[0].steps == (
-        SampleRows(10.0, 0, (Expression("user_id", STRING),)),
+        SampleRows(10.0, 0, (Expression.stored("user_id", STRING),)),
     )
-    projected = DerivedRows.of(CLICKS).select([("who", Expression("user_id", STRING))])
+    projected = DerivedRows.of(CLICKS).select([("who", Expression.stored("user_id", STRING))])
     assert isinstance(projected.branches[0].steps[0], Project)
     with pytest.raises(DefinitionError, match="user_id"):
         apply(clause, projected, inputs)

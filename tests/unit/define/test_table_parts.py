@@ -13,13 +13,14 @@ from headrace.define.model import Field, Over, Table
 from headrace.define.relation import Branch, Project, Relation
 from headrace.define.table_parts import changes_of, view_of
 from headrace.errors import DefinitionError
+from headrace.language.terms import Expression
 from headrace.plan.differences import compare
 from headrace.plan.edits import classify
-from headrace.types import BOOLEAN, STRING, TIMESTAMP, Expression
+from headrace.types import BOOLEAN, STRING, TIMESTAMP
 
 USERS = Table("users", (Field("id", STRING), Field("plan", STRING), Field("my city", STRING)), ("id",))
 _READS = (("person", STRING), ("place", STRING), ("at", TIMESTAMP))
-_MOVES = Branch("moves", _READS, (Project(tuple((name, Expression(name, of)) for name, of in _READS)),))
+_MOVES = Branch("moves", _READS, (Project(tuple((name, Expression.stored(name, of)) for name, of in _READS)),))
 LIVES = Table(
     "lives", tuple(Field(*read) for read in _READS), ("person",), "at", relation=Relation((_MOVES,), _READS, "at")
 )

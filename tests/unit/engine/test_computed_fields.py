@@ -9,7 +9,9 @@ from headrace.define.catalog import parse
 from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type
 from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError
-from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Expression, decimal
+from headrace.language.coercion import VOID
+from headrace.language.terms import Expression
+from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, decimal
 
 
 @pytest.fixture
@@ -73,13 +75,14 @@ def test_names_are_quoted_and_texts_escaped(database):
 
 
 def test_types_are_needed_only_for_casts():
-    assert "make_timestamptz" in duckdb_sql(Expression("timestamp_millis(ts)", TIMESTAMP))
+    types = {"ts": VOID}
+    assert "make_timestamptz" in duckdb_sql(Expression.stored("timestamp_millis(ts)", TIMESTAMP), types)
     with pytest.raises(DefinitionError, match="the type of ts must be known to translate its cast"):
-        duckdb_sql(Expression("CAST(ts AS INT)", INT))
+        duckdb_sql(Expression.stored("CAST(ts AS INT)", INT), types)
 
 
 def test_an_applied_stream_keeps_a_pattern_that_is_refused_now(database):
-    expression = Expression(r"x RLIKE '[&&]\\v'", BOOLEAN)
+    expression = Expression.stored(r"x RLIKE '[&&]\\v'", BOOLEAN, {"x": STRING}, is_applied=True)
     sql = duckdb_sql(expression, {"x": STRING})
     assert database.execute(f"SELECT {sql} FROM (SELECT 'a&' || chr(11) AS x)").fetchone() == (True,)
 

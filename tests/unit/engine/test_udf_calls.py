@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.catalog import load
-from headrace.define.own import OwnFunction, find_function, functions_in
+from headrace.define.own import OwnFunction, find_function
 from headrace.engine.udf_calls import run_outcomes
 
 CODE = """
@@ -87,8 +87,3 @@ def test_results_of_another_length_or_type_fail_for_the_rows_that_cause_them(
 
 def test_no_rows_call_nothing(functions: dict[str, OwnFunction]) -> None:
     assert len(run_outcomes(functions["nothing"], pa.array([], pa.int64()))) == 0
-
-
-def test_functions_are_found_in_calls_for_outcomes(functions: dict[str, OwnFunction]) -> None:
-    name = functions["inverse"].full_name
-    assert functions_in(f"outcome_of_{name}(x)") == [functions["inverse"]]

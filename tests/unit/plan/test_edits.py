@@ -13,8 +13,9 @@ from headrace.aggregate.numeric import Count, Sum
 from headrace.aggregate.ordered import Max
 from headrace.define.catalog import parse
 from headrace.define.model import Column, Key, View, Window
+from headrace.language.terms import Expression
 from headrace.plan.edits import classify
-from headrace.types import BIGINT, BOOLEAN, INT, STRING, Expression
+from headrace.types import BIGINT, BOOLEAN, INT, STRING
 
 STREAMS = """CREATE STREAM visits (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at);
 CREATE STREAM calls (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at);
@@ -104,9 +105,20 @@ def test_a_type_that_only_a_dropped_column_read_does_not_matter() -> None:
     assert classify(before, after).free
 
 
-X = (Expression("x", INT),)
-AGGREGATES = [Count(), Count(X), Sum(X), Sum((Expression("x", BIGINT),)), Max(X), Max(X, Expression("x > 1", BOOLEAN))]
-KEYS = [Key("a", Expression("a", STRING)), Key("b", Expression("b", STRING)), Key("b", Expression("a", STRING))]
+X = (Expression.stored("x", INT),)
+AGGREGATES = [
+    Count(),
+    Count(X),
+    Sum(X),
+    Sum((Expression.stored("x", BIGINT),)),
+    Max(X),
+    Max(X, Expression.stored("x > 1", BOOLEAN)),
+]
+KEYS = [
+    Key("a", Expression.stored("a", STRING)),
+    Key("b", Expression.stored("b", STRING)),
+    Key("b", Expression.stored("a", STRING)),
+]
 WINDOWS = [None, *(Window(size * 60_000, slide * 60_000) for size, slide in [(1, 1), (10, 5), (5, 5), (6, 4)])]
 PARTS = ["streams", "keys", "columns", "window", "where", "schedule_ms", "reads"]
 
@@ -120,7 +132,7 @@ def views(draw: st.DrawFn) -> View:
         tuple(draw(st.sampled_from([[KEYS[0]], [KEYS[0]], [KEYS[1]], [KEYS[2]], KEYS[:2], []]))),
         tuple(Column(name, draw(st.sampled_from(AGGREGATES))) for name in names),
         draw(st.sampled_from(WINDOWS)),
-        draw(st.sampled_from([None, None, Expression("x > 0", BOOLEAN)])),
+        draw(st.sampled_from([None, None, Expression.stored("x > 0", BOOLEAN)])),
         draw(st.sampled_from([None, 3_600_000])),
         draw(st.sampled_from([(), (("x", INT),), (("x", BIGINT),)])),
     )

@@ -16,6 +16,7 @@ from headrace.cli.ask_command import render
 from headrace.define.catalog import parse
 from headrace.define.model import Column, View
 from headrace.html import value
+from headrace.language.terms import Expression
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.freshness import up_to_date
@@ -25,10 +26,10 @@ from headrace.serve.sql.load_views import describe_version, load_view
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Selection, Step, Store
 from headrace.transport.position import Position
-from headrace.types import BIGINT, Expression
+from headrace.types import BIGINT
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
-NUMBER = (Expression("n", BIGINT),)
+NUMBER = (Expression.stored("n", BIGINT),)
 NAMES = ("count_distinct", "collect_set", "collect_list")
 
 

@@ -15,10 +15,11 @@ from headrace.define.expression.check import Scope, check
 from headrace.errors import DefinitionError
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
+from headrace.language.terms import Expression
 from headrace.serve import present_columns
 from headrace.serve.present_columns import select_rows, shape_columns
 from headrace.serve.shaping import Computed, Ordering, Shaping
-from headrace.types import BOOLEAN, Expression, arrow_type
+from headrace.types import BOOLEAN, arrow_type
 from tests.spark.expressions import SAMPLES
 from tests.spark.hostile import EXPRESSIONS
 from tests.spark.over_aggregates import MORE, WIDE, drawn, rows
@@ -142,7 +143,7 @@ def test_an_expression_that_duckdb_fails_at_is_computed_by_python(
 def test_names_that_differ_in_case_are_computed_by_python(connection: duckdb.DuckDBPyConnection) -> None:
     types = (("yes", BOOLEAN), ("Yes", BOOLEAN))
     piece = pa.RecordBatch.from_arrays([pa.array([True] * 600), pa.array([False] * 600)], names=["yes", "Yes"])
-    computed = Computed.of(Expression("Yes", BOOLEAN), types)
+    computed = Computed.of(Expression.stored("Yes", BOOLEAN), types)
     used = frozenset({0, 1})
     shapes = Shaping(2, 0, types, 0, (("o", computed),), None, (), used, used)
     assert shape_columns(shapes, piece, connection).column("o").to_pylist() == [False] * 600

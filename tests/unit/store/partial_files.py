@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 
 from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
 from headrace.define.model import Column, Key, View, Window
+from headrace.language.terms import Expression
 from headrace.store.key_ids import key_id_of
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, Type, decimal
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
 from tests.aggregates import every_aggregate
 
 TYPES = (STRING, BOOLEAN, INT, BIGINT, DOUBLE, decimal(10, 2), DATE, TIMESTAMP)
@@ -54,7 +55,7 @@ def arrow_type(of: Type) -> pa.DataType:
 
 
 def make_view(name: str = "v", keys: Iterable[Type] = (STRING,), window: Window | None = MINUTE) -> View:
-    named = tuple(Key(f"k{i}", Expression(f"k{i}", of)) for i, of in enumerate(keys))
+    named = tuple(Key(f"k{i}", Expression.stored(f"k{i}", of)) for i, of in enumerate(keys))
     tried = [each for cls in (*REGISTRY.values(), *INTERNAL.values()) for each in _some(every_aggregate((cls,), TYPES))]
     every = {(each.columns, each.ordered, each if each.name in NAMED else None): each for each in tried}
     columns = tuple(Column(_name(each), each) for each in every.values())  # one for each form of partials

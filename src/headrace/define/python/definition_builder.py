@@ -24,7 +24,6 @@ from headrace.define.definition_rules import (
 )
 from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.kafka_record import check_record_fields
-from headrace.define.loosening import fields_read
 from headrace.define.own import plain
 from headrace.define.python.query_builder import Aggregation, Query, Queryable, caller, source_of
 from headrace.define.python.query_rows import all_rows_of, join_conditions, rows_of
@@ -41,7 +40,7 @@ from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.language.statements.create_view import LogicalStatement, check_limit, read_item_text, read_order_text
-from headrace.types import Expression
+from headrace.language.terms import Expression, conjunction
 
 Declared = TypeVar("Declared", model.Stream, model.Table, model.View, LogicalStatement, model.Sink, model.Alert)
 
@@ -257,9 +256,8 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
         raise DefinitionError(f"view '{name}' has no aggregate", fix="end the query with .agg(hits=hr.count())")
     bounds = window_.names if window_ else ()
     check_distinct([*(key.name for key in keys), *bounds, *(output.name for output in reader.outputs)], "the column")
-    reads = fields_read(stream, keys, all_columns, where)
-    view = model.View(name, (stream.name,), tuple(keys), all_columns, window_, where, schedule_ms, reads, shape)
-    return view_over(view, stream)
+    view = model.View(name, (stream.name,), tuple(keys), all_columns, window_, where, schedule_ms, shape=shape)
+    return view_over(view.reading(stream.reads), stream)
 
 
 def _shape(
@@ -287,7 +285,7 @@ def _shape(
     if query.most_rows:
         with mistakes.collect():
             limit = check_limit(SourceText("", at=query.most_rows[1]), 0, query.most_rows[0])
-    return reader.shape(reader.join(conditions), order, limit)
+    return reader.shape(conjunction(conditions), order, limit)
 
 
 def _groups(

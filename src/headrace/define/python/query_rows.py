@@ -30,8 +30,7 @@ from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.language.statements.create_view import read_item_text
 from headrace.language.syntax import JoinItem, Name
-from headrace.language.terms import quote
-from headrace.types import Expression
+from headrace.language.terms import Expression, conjunction, quote
 
 
 def rows_of(query: Query, following: RowStep | None = None) -> DerivedRows:
@@ -70,10 +69,7 @@ def join_conditions(sources: Sequence[SourceText], scope: Scope) -> Expression |
         with mistakes.collect():
             conditions.append(check_condition(source, parse_tree(source), scope, "where"))
     mistakes.check()
-    if len(conditions) < 2:
-        return conditions[0] if conditions else None
-    conjunction = SourceText(" AND ".join(f"({condition.sql})" for condition in conditions))
-    return check(conjunction, parse_tree(conjunction), scope)
+    return conjunction(conditions)
 
 
 def _apply(step: RowStep, rows: DerivedRows, *, before_union: bool = False) -> DerivedRows:
@@ -170,5 +166,5 @@ def _map(step: Mapping, rows: DerivedRows) -> DerivedRows:
     columns = [(entry.name, entry.expression) for entry in rows.star()]
     if value.type.name != "STRUCT" or step.name:
         return rows.select([*columns, (step.name or function.name, value)])
-    parts = [(name, Expression(f"{value.sql}.{quote(name)}", of)) for name, of in value.type.parts]
+    parts = [(name, value.part(name, of)) for name, of in value.type.parts]
     return rows.select([*columns, *parts])

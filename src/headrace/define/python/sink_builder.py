@@ -15,7 +15,7 @@ from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import placed
 from headrace.language.statements.create_view import LogicalStatement
-from headrace.types import Expression
+from headrace.language.terms import Expression
 
 
 def LogicalView(name: str, query: str) -> LogicalStatement:  # noqa: N802 - reads as the noun it makes

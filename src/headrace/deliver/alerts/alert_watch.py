@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.define.fingerprint import fingerprint
-from headrace.define.loosening import names_in
 from headrace.define.model import Alert, View
+from headrace.define.outgoing_rules import row_types
 from headrace.deliver.alerts.advance import EVENTS_ARRIVE, AlertRules, absent, note_rows, note_time, rows_around
 from headrace.deliver.alerts.alert_condition import SETTLED, Condition
 from headrace.deliver.alerts.alert_state import (
@@ -299,7 +299,7 @@ def rules_of(alert: Alert, view: View, rules: AlertRules) -> AlertRules:
         return replace(rules, for_us=alert.absent_ms * 1000, ended=EVENTS_ARRIVE, has_pending=False)
     window = view.window
     closes = window is not None and view.over is None and keeps_rows(view)
-    names_settled = alert.where is not None and SETTLED in names_in([alert.where])
+    names_settled = alert.where is not None and SETTLED in alert.where.over(row_types(view)).fields()
     return replace(
         rules,
         for_us=alert.for_ms * 1000,

@@ -17,11 +17,12 @@ from headrace.engine.spark_views import spark_view
 from headrace.lake.storage import Storage
 from headrace.lake.table_files import LakeFile
 from headrace.lake.table_schema import ARRIVED, COMMIT, NEWEST, POSITION, VALUE
+from headrace.language.terms import Expression
 from headrace.maintain.partials_job import OUR_COLUMNS, columns_for, read_events, settled_when, view_rows
 from headrace.maintain.spark_joins import JOINED
 from headrace.serve.read_plan import Cell
 from headrace.store.version import Version
-from headrace.types import BIGINT, STRING, Expression, Type
+from headrace.types import BIGINT, STRING, Type
 
 COLUMNS = (*OUR_COLUMNS, POSITION, VALUE)
 SHOWN_BYTES = 10_000  # of an event
@@ -140,11 +141,11 @@ def _argument(aggregate: Aggregate) -> Expression:
     """The argument of an aggregate as one value; 1 if it has none."""
     arguments = aggregate.arguments
     if not arguments:
-        return Expression("1L", BIGINT)
+        return Expression.raw("1L", BIGINT)
     if len(arguments) == 1 and not arguments[0].type.is_nested:
         return arguments[0]
     value = arguments[0].sql if len(arguments) == 1 else f"struct({', '.join(a.sql for a in arguments)})"
-    return Expression(f"CAST({value} AS STRING)", STRING)
+    return Expression.raw(f"CAST({value} AS STRING)", STRING)
 
 
 def nearest_times(events: DataFrame, stream: Stream, cell: Cell) -> tuple[int | None, int | None]:

@@ -19,6 +19,7 @@ from headrace.define.model import View
 from headrace.define.outputs import outputs_of
 from headrace.define.query_rules import COUNTS, PERCENTILE, SKETCH, SUFFIX, QueryError
 from headrace.duckdb_connections import add_function
+from headrace.language.terms import Expression
 from headrace.serve.present_columns import order_column, present_columns, shape_columns
 from headrace.serve.question import Question
 from headrace.serve.read_plan import ReadPlan, plan
@@ -27,7 +28,7 @@ from headrace.serve.sql.as_of_queries import quoted
 from headrace.serve.windows import BUCKET_COUNTS, compose
 from headrace.store.partial_columns import COUNTED
 from headrace.store.version import Base, Version
-from headrace.types import DOUBLE, Expression
+from headrace.types import DOUBLE
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
@@ -107,7 +108,7 @@ def _percentile(lists: pa.Array, shares: pa.Array) -> pa.Array:
         if not sketches or share is None or not 0 <= share <= 1:
             values.append(None)
             continue
-        aggregate = REGISTRY["approx_percentile"]((Expression("x", DOUBLE),), None, (share,))
+        aggregate = REGISTRY["approx_percentile"]((Expression.field("x", DOUBLE),), None, (share,))
         values.append(aggregate.present((aggregate.columns[0].merge.merge(sketches),)))
     return pa.array(values, pa.float64())
 

@@ -14,7 +14,6 @@ import orjson
 
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import MERGES
-from headrace.define.loosening import names_in
 from headrace.define.model import LogicalView, View
 from headrace.define.outgoing_rules import row_types
 from headrace.define.outputs import outputs_of
@@ -108,7 +107,7 @@ class Reads:
         expressions = [output.expression for output in outputs]
         if shape is not None:
             expressions += [*([shape.having] if shape.having else []), *(item.expression for item in shape.order)]
-        names = names_in(expressions) | {expression.sql for expression in expressions}
+        names = set[str]().union(*(expression.fields() for expression in expressions))
         columns = tuple(column for column in view.columns if aggregate_id(column.aggregate) in names)
         if shape is not None and (shape.outputs or shape.only_keys):
             shape = replace(shape, outputs=outputs, only_keys=not outputs)

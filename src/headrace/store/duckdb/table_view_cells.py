@@ -21,13 +21,13 @@ from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.relation import PLACE
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.engine.duckdb_views import duckdb_view
+from headrace.language.terms import Expression
 from headrace.store.duckdb.database import run
 from headrace.store.duckdb.stored_rows import ADDED, POSITION, ROW_ID, changed_rows, present_rows
 from headrace.store.duckdb.table_sql import ROW, place_column, same_place
 from headrace.store.key_ids import key_id_of_duckdb
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns, partials_of, plain_name
 from headrace.store.version import Version
-from headrace.types import Expression
 
 _ROWS, _CELLS, _ANEW = "_changed_rows", "_changed_cells", "_cells_anew"
 _LOST = "_lost"  # of a cell: whether it lost what cannot be subtracted
@@ -232,7 +232,7 @@ def fold_rows(view: View, rows: str, *groups: str) -> str:
     for column, face in zip(view.columns, written.columns, strict=True):
         aggregate, function = face.aggregate, column.aggregate.prepares
         if function is not None:
-            argument = Expression(f"{function.name}({aggregate.argument.sql})", aggregate.argument.type)
+            argument = Expression.raw(f"{function.name}({aggregate.argument.sql})", aggregate.argument.type)
             aggregate = replace(aggregate, arguments=(argument, *aggregate.arguments[1:]))
         names = [name for name, _ in partial_columns(column.aggregate)]
         partials.update(zip(names, aggregate.duckdb_sql(_time_us(view), POSITION, PLACE), strict=True))

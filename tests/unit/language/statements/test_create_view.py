@@ -14,7 +14,8 @@ from headrace.define.catalog import parse
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import Column, Field, Key, Stream, View, Window
 from headrace.errors import DefinitionError, DefinitionErrors
-from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Expression, decimal
+from headrace.language.terms import Expression
+from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 
 VISITS = """
 CREATE STREAM visits (
@@ -59,15 +60,15 @@ GROUP BY page, window(at, '1 minute');
     assert catalog.views["traffic"] == View(
         "traffic",
         ("visits",),
-        (Key("page", Expression("page", STRING)),),
+        (Key("page", Expression.stored("page", STRING)),),
         (
             Column("hits", Count()),
-            Column("errors", Count((), Expression("status >= 500", BOOLEAN))),
-            Column("bytes", Sum((Expression("bytes", BIGINT),))),
-            Column("visitors", ApproxCountDistinct((Expression("visitor", STRING),))),
+            Column("errors", Count((), Expression.stored("status >= 500", BOOLEAN))),
+            Column("bytes", Sum((Expression.stored("bytes", BIGINT),))),
+            Column("visitors", ApproxCountDistinct((Expression.stored("visitor", STRING),))),
         ),
         Window(60_000, 60_000),
-        Expression("status <> 304", BOOLEAN),
+        Expression.stored("status <> 304", BOOLEAN),
         3_600_000,
         (("visitor", STRING), ("page", STRING), ("status", INT), ("bytes", BIGINT)),
     )
@@ -88,8 +89,8 @@ def test_computed_fields():
             "host GENERATED", "host AS lower(page), p STRING GENERATED ALWAYS AS (page)"
         )
     ).streams["s"]
-    assert stream.fields[2] == Field("at", TIMESTAMP, False, Expression("timestamp_millis(ts)", TIMESTAMP))
-    assert stream.fields[3] == Field("host", STRING, True, Expression("lower(page)", STRING))
+    assert stream.fields[2] == Field("at", TIMESTAMP, False, Expression.stored("timestamp_millis(ts)", TIMESTAMP))
+    assert stream.fields[3] == Field("host", STRING, True, Expression.stored("lower(page)", STRING))
     assert (stream.event_time, stream.patience_ms) == ("at", 0)
 
 
@@ -152,7 +153,7 @@ def test_many_ways_to_write_one_view(body):
     assert view(body) == View(
         "v",
         ("visits",),
-        (Key("page", Expression("page", STRING)),),
+        (Key("page", Expression.stored("page", STRING)),),
         (Column("hits", Count()),),
         Window(600_000, 300_000),
         reads=(("page", STRING),),
@@ -189,20 +190,20 @@ def test_bounds_of_the_window_keep_their_alias(body):
 def test_an_alias_equal_to_a_field_names_the_expression_that_is_grouped_by():
     for group in ("lower(page)", "1"):
         definition = view(f"SELECT lower(page) AS page, count(*) FROM visits GROUP BY {group}")
-        assert definition.keys == (Key("page", Expression("lower(page)", STRING)),)
+        assert definition.keys == (Key("page", Expression.stored("lower(page)", STRING)),)
 
 
 @pytest.mark.parametrize("group", ["host", "lower(page)", "1", "LOWER(visits.Page)"])
 def test_a_key_is_named_by_its_alias_expression_or_place(group):
     definition = view(f"SELECT lower(page) AS host, count(*) FROM visits GROUP BY {group}")
-    assert definition.keys == (Key("host", Expression("lower(page)", STRING)),)
+    assert definition.keys == (Key("host", Expression.stored("lower(page)", STRING)),)
     assert definition.window is None
 
 
 def test_keys_need_not_be_selected():
     assert view("SELECT count(*) FROM visits GROUP BY page, status").keys == (
-        Key("page", Expression("page", STRING)),
-        Key("status", Expression("status", INT)),
+        Key("page", Expression.stored("page", STRING)),
+        Key("status", Expression.stored("status", INT)),
     )
 
 

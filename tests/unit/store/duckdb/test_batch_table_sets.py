@@ -17,6 +17,7 @@ import pytest
 from headrace.aggregate import REGISTRY
 from headrace.aggregate.unique_counts import FORMAT, SKETCH
 from headrace.define.model import Column, Key, View
+from headrace.language.terms import Expression
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.freshness import up_to_date
@@ -28,12 +29,12 @@ from headrace.store.key_ids import key_id_of
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
-from headrace.types import BIGINT, STRING, Expression
+from headrace.types import BIGINT, STRING
 from tests.contracts.store.layers import point
 from tests.unit.store.partial_files import MINUTE
 
-UNIQUE = REGISTRY["unique"]((Expression("x", BIGINT),))
-VIEW = View("v", ("events",), (Key("k0", Expression("k0", STRING)),), (Column("n", UNIQUE),), MINUTE)
+UNIQUE = REGISTRY["unique"]((Expression.stored("x", BIGINT),))
+VIEW = View("v", ("events",), (Key("k0", Expression.stored("k0", STRING)),), (Column("n", UNIQUE),), MINUTE)
 NAMES = [name for name, _ in partial_columns(UNIQUE)]
 VALUES = 20_000  # of a pane
 STEP = 1_000  # values that a pane has and the one before has not
