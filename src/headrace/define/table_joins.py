@@ -25,8 +25,10 @@ from headrace.language.syntax import (
     walk,
 )
 from headrace.language.terms import Expression
+from headrace.lazy import later
 from headrace.types import TIMESTAMP, Type
 
+unavailable = later("headrace.language.foreign.unavailable")  # after a mistake only
 NOW = ("proctime", "now", "current_timestamp", "localtimestamp")  # FOR SYSTEM_TIME AS OF these: as at the commit
 
 
@@ -50,10 +52,9 @@ class TableScope:
         if name.lower() in self.streams:
             stream = self.streams[name.lower()]
             times = {field.name.lower() for field in stream.fields if field.type == TIMESTAMP}
+            times.add(stream.time_column.lower())
             item = item or JoinItem(at, name, "inner")
-            from headrace.language.foreign.unavailable import refuse_stream_join  # loaded after a mistake only
-
-            raise refuse_stream_join(self.source, item, times=times | {stream.time_column.lower()}, where=self.where)
+            raise unavailable.refuse_stream_join(self.source, item, times=times, where=self.where)
         spellings = {table.name.lower(): table.name for table in self.tables.values()}
         fix = did_you_mean(name, spellings.values())
         declare = "only tables are joined: declare it with CREATE TABLE … PRIMARY KEY; CREATE VIEW joins views"

@@ -36,8 +36,10 @@ from headrace.language.statements.create_view import ViewStatement
 from headrace.language.statements.select_rows import is_generator
 from headrace.language.syntax import Call, Literal, Name, Node, SelectItem, Star, TableQuery, conjuncts, walk
 from headrace.language.terms import Expression, quote
+from headrace.lazy import later
 from headrace.types import INT
 
+view_refusals = later("headrace.define.view_refusals")  # after a mistake only
 ReadWhere = Callable[[ViewStatement, RowScope, ShapeReader], Expression | None]
 
 
@@ -62,9 +64,8 @@ def build_view(
     if not (select.mistakes or select.left_out or select.outline.reasons):
         with suppress(DefinitionError):
             return view_over(ViewBuilder(select, stream, scope).view(), stream)
-    from headrace.define.view_refusals import build_again  # loaded after a mistake only
-
-    return build_again(select, stream, scope, of_table=of_table)
+    view: View = view_refusals.build_again(select, stream, scope, of_table=of_table)
+    return view
 
 
 def _read_from(

@@ -30,7 +30,9 @@ from headrace.language.syntax import (
     Test,
 )
 from headrace.language.terms import Expression
+from headrace.lazy import later
 
+foreign_functions = later("headrace.language.foreign.foreign_functions")  # for names that are not ours
 _SCALAR = frozenset((*FUNCTIONS, *ALIASES, *WINDOW_CALLS, *START_CALLS, *END_CALLS, *GENERATORS))
 _NOT_YET = "is not available yet"
 _REFUSED = {
@@ -60,9 +62,7 @@ def is_aggregate_name(name: str) -> bool:
 
 
 def _is_aggregate_elsewhere(name: str) -> bool:
-    from headrace.language.foreign.foreign_functions import is_aggregate_elsewhere  # for names that are not ours only
-
-    return name in _refusals() or is_aggregate_elsewhere(name)
+    return name in _refusals() or foreign_functions.is_aggregate_elsewhere(name)
 
 
 def is_aggregate(node: Node) -> bool:
@@ -156,9 +156,7 @@ def read_aggregate(source: SourceText, scope: Scope, call: Call) -> Aggregate:
     most = cls.most_arguments()
     if most is not None and len(call.args) > most + len(cls.constants):
         at = call.args[most + len(cls.constants)].at
-        from headrace.language.foreign.foreign_functions import instead_of_more  # loaded after a mistake only
-
-        write = instead_of_more(call, most + len(cls.constants))
+        write = foreign_functions.instead_of_more(call, most + len(cls.constants))
         raise source.error(at, f"{name} takes {cls.arity()}", found=str(len(call.args)), write=write, span=call.span)
     where = check_condition(source, call.where, scope, "FILTER") if call.where else None
     arguments = read_arguments(cls, [(source, node) for node in call.args[:most]], scope)
@@ -172,25 +170,18 @@ def read_aggregate(source: SourceText, scope: Scope, call: Call) -> Aggregate:
 
 def _refuse_second_argument(source: SourceText, call: Call) -> None:
     """Refuse last(x, true) of Spark, which skips NULL, and last(price, at) of TimescaleDB."""
-    from headrace.language.foreign.foreign_functions import instead_of_flag, instead_of_order  # for few calls only
-
-    name, by_flag, by_order = call.name.lower(), instead_of_flag(call), instead_of_order(call)
-    if by_flag:
+    name = call.name.lower()
+    if by_flag := foreign_functions.instead_of_flag(call):
         raise source.error(call.at, f"{name} takes no flag for NULL", write=by_flag, span=call.span)
-    if by_order:
+    if by_order := foreign_functions.instead_of_order(call):
         raise source.error(call.at, f"{name} takes events in the order of event time", write=by_order, span=call.span)
 
 
 def _refusal(source: SourceText, call: Call) -> DefinitionError:
     """Return the error of an aggregate that is not supported, with what to write."""
-    from headrace.language.foreign.foreign_functions import (  # after a mistake only
-        ORDER_STATISTICS,
-        instead_of_aggregate,
-    )
-
-    name, write = call.name.lower(), instead_of_aggregate(call)
+    name, write = call.name.lower(), foreign_functions.instead_of_aggregate(call)
     reason, fix = _refusals().get(name, ("is not available", "docs/aggregates.md lists those that are"))
-    if name in ORDER_STATISTICS:
+    if name in foreign_functions.ORDER_STATISTICS:
         reason = "cannot be merged from partials without keeping every value"
     if write is None:
         return source.error(call.at, f"the aggregate {call.name} {reason}", fix=fix)

@@ -19,12 +19,14 @@ from headrace.language.source_text import (
     Token,
     tokenize,
 )
+from headrace.lazy import later
 from headrace.types import Type, decimal
 
 if TYPE_CHECKING:
     from headrace.language.foreign import ForeignSyntax
 
 T = TypeVar("T")
+foreign = later("headrace.language.foreign")  # after a mistake only
 
 RESERVED = frozenset({
     "AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE",
@@ -213,9 +215,7 @@ def read_text(source: SourceText, read: Callable[[TokenCursor], T], *, in_statem
     try:
         return read(TokenCursor(source, in_statement=in_statement))
     except DefinitionError:
-        from headrace.language.foreign import ForeignSyntax  # loaded after a mistake only
-
-        return read(TokenCursor(source, foreign=ForeignSyntax(), in_statement=in_statement))
+        return read(TokenCursor(source, foreign=foreign.ForeignSyntax(), in_statement=in_statement))
 
 
 def parse_type(text: str) -> Type:

@@ -14,10 +14,13 @@ from headrace.language.source_text import SourceText, escape
 from headrace.language.standard_forms import ARROW
 from headrace.language.syntax import Call, Name
 from headrace.language.terms import Term, quote, render
+from headrace.lazy import later
 from headrace.types import Type
 
 USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"
 MOST_DIGITS_OF_SECONDS = 11
+foreign_functions = later("headrace.language.foreign.foreign_functions")  # after a mistake only
+unavailable = later("headrace.language.foreign.unavailable")
 Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
     ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",
@@ -45,15 +48,14 @@ def instead_of_name(source: SourceText, node: Name, spellings: Mapping[str, str]
 
 def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     """Why a definition cannot call this function, and what to write."""
-    from headrace.language.foreign import foreign_functions, unavailable  # loaded after a mistake only
-
     name = call.name.lower()
     end = call.written.end if call.written else None
     if name == ARROW:
         message = "-> gives JSON, where a text has quotes"
         return source.error(call.at, message, write=foreign_functions.instead_of_function(call), end=end)
     if name in unavailable.SESSIONS:
-        return unavailable.session_call(source, call)
+        error: DefinitionError = unavailable.session_call(source, call)
+        return error
     write = foreign_functions.instead_of_function(call)
     if write:
         return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)

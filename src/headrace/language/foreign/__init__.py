@@ -1,5 +1,6 @@
 """What other systems write: it is read in a second pass, after our own grammar has refused a text."""
 
 from headrace.language.foreign.foreign_syntax import ForeignSyntax
+from headrace.language.foreign.recovery import read_again
 
-__all__ = ["ForeignSyntax"]
+__all__ = ["ForeignSyntax", "read_again"]

@@ -13,7 +13,7 @@ from headrace.language.statements.create_sink import SinkStatement, read_sink
 from headrace.language.statements.create_stream import DerivedStatement, StreamStatement, read_stream
 from headrace.language.statements.create_table import read_table
 from headrace.language.statements.create_view import LogicalStatement, ViewStatement, read_logical_view, read_view
-from headrace.language.token_cursor import TokenCursor
+from headrace.language.token_cursor import TokenCursor, foreign
 
 T = TypeVar("T")
 WrittenStatement = (
@@ -86,22 +86,19 @@ def read_statements(
         try:
             declared.append(read(cursor))
         except DefinitionError:
-            from headrace.language.foreign.recovery import read_again  # loaded after a mistake only
-
             cursor.reset(start)
-            declared += read_again(cursor, read, errors)
+            declared += foreign.read_again(cursor, read, errors)
     return declared, errors
 
 
 def _read_statement(cursor: TokenCursor, start: int) -> WrittenStatement:
     """Read one statement, without its semicolon."""
-    foreign = cursor.foreign
-    if foreign:
-        foreign.read_before_create(cursor)
+    if cursor.foreign:
+        cursor.foreign.read_before_create(cursor)
     cursor.expect("CREATE", "the statement before")
     if cursor.accept("OR") and not (cursor.accept("REPLACE") or cursor.accept("REFRESH")):
         raise cursor.unexpected("REPLACE or REFRESH after CREATE OR")
-    if foreign and foreign.read_kind(cursor):
+    if cursor.foreign and cursor.foreign.read_kind(cursor):
         read: Callable[[TokenCursor, int], WrittenStatement] = read_view
     else:
         read = next((each.read for each in STATEMENTS if cursor.accept(*each.words)), _read_unknown)
