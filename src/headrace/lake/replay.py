@@ -60,7 +60,7 @@ def on_spark(session: Session) -> Rereader:
     return reread
 
 
-class Replay:
+class DeadLetterReplay:
     """Replays the dead letters of one stream, a step at a time."""
 
     def __init__(

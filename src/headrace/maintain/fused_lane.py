@@ -25,7 +25,7 @@ from headrace.errors import ConflictError
 from headrace.faults import fault_point
 from headrace.lake.delta_table import LakeState, LakeTable
 from headrace.lake.table_schema import Pins
-from headrace.maintain.lift import LiftedView, Lifting, Part, lift_view, parts_of
+from headrace.maintain.lift import LiftedPart, LiftedView, Lifting, lift_view, parts_of
 from headrace.maintain.speed_step import apply_step, make_step
 from headrace.maintain.table_at import TableAt
 from headrace.maintain.table_snapshots import TableSnapshots
@@ -56,7 +56,7 @@ class _Commit:
 
     number: int
     patience_ms: dict[VersionId, int] = field(default_factory=dict)  # by the home of the version, as in `parts`
-    parts: dict[VersionId, list[Part]] = field(default_factory=dict)
+    parts: dict[VersionId, list[LiftedPart]] = field(default_factory=dict)
     paths: set[str] = field(default_factory=set)
 
 

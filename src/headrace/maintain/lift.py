@@ -75,7 +75,7 @@ class LiftedView:
 
 
 @dataclass(frozen=True)
-class Part:
+class LiftedPart:
     """The partials of a version of one range, or why there are none."""
 
     home: VersionId
@@ -120,7 +120,7 @@ class Lifting:
         """The parts, as JSON. A view that fails has an error; the others have their partials."""
         limit_calls(self.call_limit_s)
         path = Path(self.folder) / f"{uuid.uuid4().hex}.partials"
-        parts: list[Part] = []
+        parts: list[LiftedPart] = []
         try:
             with _session.showing(**{EVENTS_TABLE: self._prepare(events)}) as connection, path.open("wb") as file:
                 for view in self.views:
@@ -128,13 +128,13 @@ class Lifting:
                     try:
                         content = _lift(connection, view, events)
                     except Exception as error:  # of DuckDB, Arrow or a function of an aggregate: only this view fails
-                        parts.append(Part(view.home, error=one_line(error)))
+                        parts.append(LiftedPart(view.home, error=one_line(error)))
                         continue
                     digest = xxhash.xxh3_64_intdigest(content)
-                    parts.append(Part(view.home, str(path), file.tell(), len(content), digest))
+                    parts.append(LiftedPart(view.home, str(path), file.tell(), len(content), digest))
                     file.write(content)
         except Exception as error:  # a full disk, for example: the lake's file is what counts
-            parts = [Part(view.home, error=one_line(error)) for view in self.views]
+            parts = [LiftedPart(view.home, error=one_line(error)) for view in self.views]
         return orjson.dumps([asdict(part) for part in parts]).decode()
 
     def _prepare(self, events: pa.Table) -> pa.Table:
@@ -289,6 +289,6 @@ def _corrections(view: View, patience_ms: int, newest_us: int | None) -> str:
     return f"CASE WHEN ({PANE} + {settled_ms}) * 1000 <= {newest_us} THEN {EVENTS} ELSE 0 END"
 
 
-def parts_of(texts: Sequence[str]) -> list[Part]:
+def parts_of(texts: Sequence[str]) -> list[LiftedPart]:
     """The parts of all ranges of a commit, from what `Lifting.run` returned for each."""
-    return [Part.of(fields) for text in texts for fields in orjson.loads(text)]
+    return [LiftedPart.of(fields) for text in texts for fields in orjson.loads(text)]

@@ -16,7 +16,7 @@ from headrace.store.version import Version
 
 
 @dataclass(frozen=True)
-class Rollback:
+class RollbackPlan:
     """The way from the version that serves to an earlier one, as a step of a plan."""
 
     serving: int
@@ -32,7 +32,7 @@ class Rollback:
 
 def plan_rollback(
     versions: Sequence[Version], catalog: Catalog, view: str, number: int | None, costs: Costs
-) -> Rollback:
+) -> RollbackPlan:
     """Describe the way back; raises if there is nothing to go back to."""
     own = [version for version in versions if version.view.name == view]
     serving = next((version for version in own if version.serving), None)
@@ -54,7 +54,7 @@ def plan_rollback(
         change = build_change("change", to.view, costs, edit.details)
     else:
         change = PlannedChange("change", "view", view, free_reason(way), edit.texts)
-    return Rollback(serving.number, to, way, change)
+    return RollbackPlan(serving.number, to, way, change)
 
 
 def _chosen(own: Sequence[Version], serving: Version, number: int | None) -> Version:

@@ -19,7 +19,7 @@ from headrace.lake.dead_letter_pages import DeadLetters
 from headrace.lake.delta_table import LakeState, LakeTable, lake_figures
 from headrace.lake.event_id_index import UniqueIndex
 from headrace.lake.lateness_record import LatenessRecord
-from headrace.lake.replay import Replay, on_spark
+from headrace.lake.replay import DeadLetterReplay, on_spark
 from headrace.lake.table_schema import ChoosePins, no_pins
 from headrace.lake.upkeep import Upkeep
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
@@ -100,7 +100,7 @@ class Pipeline:
         self._lateness = LatenessRecord(self.table, stream)
         self._upkeep = Upkeep(self.table, self.transport, grace_s=workspace.settings.lake_grace_s)
         self._supervisor = AppendSupervisor(stream.name)
-        self._replay: Replay | None = None
+        self._replay: DeadLetterReplay | None = None
         self._unique: UniqueIndex | None = None
         self.batch: BatchLayer | None = None
         self._speed: Speed | None = None
@@ -165,7 +165,7 @@ class Pipeline:
             every_ms=settings.append_every_ms,
         )
         self._supervisor.start(append)
-        self._replay = Replay(
+        self._replay = DeadLetterReplay(
             on_spark(session),
             self.table,
             scratch,

@@ -10,7 +10,7 @@ from headrace.define.model import View
 from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
 from headrace.plan.cost import Costs, Size, lake_size, load_now, unread_size
 from headrace.plan.edits import choose_way
-from headrace.plan.rollback import Rollback, plan_rollback
+from headrace.plan.rollback import RollbackPlan, plan_rollback
 from headrace.server.describe_versions import describe_versions
 from headrace.server.describe_view import describe_audit, join_lanes
 from headrace.server.reconcile import pin_tables, point_of
@@ -72,7 +72,7 @@ class ViewVersions:
         way = choose_way(self._store.versions(), view, patience_ms)
         return way is not None and way.kind == "build"
 
-    def rollback(self, catalog: Catalog, view: str, number: int | None) -> Rollback:
+    def rollback(self, catalog: Catalog, view: str, number: int | None) -> RollbackPlan:
         """What going back to a version, by default the one before, takes."""
         versions = self._store.versions()
         _find(view, versions)

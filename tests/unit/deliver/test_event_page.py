@@ -19,7 +19,7 @@ from headrace.deliver.event_log import EventLog
 from headrace.deliver.event_page import START, EventCursor, EventPage
 from headrace.errors import QuestionError
 from headrace.lake.delta_table import LakeTable
-from headrace.lake.replay import Replay
+from headrace.lake.replay import DeadLetterReplay
 from headrace.lake.upkeep import Compaction
 from tests.unit.lake.dead_lake import DeadLake, stream_of
 from tests.unit.lake.lake_rows import STREAM, small_lake
@@ -105,7 +105,7 @@ def test_replayed_dead_letters_come_when_they_are_replayed(lake: DeadLake, tmp_p
     assert [event["event"]["id"] for event in first] == [1, 2, 3]
     loose = stream_of("CREATE STREAM s (id STRING)")
     lake.stream = loose  # as after an edit that reads the letter
-    replay = Replay(in_this_process, lake.table, tmp_path)
+    replay = DeadLetterReplay(in_this_process, lake.table, tmp_path)
     replay.step(loose)
     later = read_all(log, EventCursor(first[-1]["commit"], first[-1]["position"]))
     assert [event["event"]["id"] for event in later] == ["x"]

@@ -13,7 +13,7 @@ import pytest
 from headrace.define.model import JSON, TEXT, Field, Stream
 from headrace.lake.added_fields import read_filled, shape_of
 from headrace.lake.delta_table import LakeTable
-from headrace.lake.replay import Replay
+from headrace.lake.replay import DeadLetterReplay
 from headrace.lake.upkeep import Compaction
 from headrace.parse.frames import frame_lines, frame_values
 from headrace.parse.json_objects import LenientReader
@@ -135,7 +135,7 @@ def test_earlier_dead_letters_are_not_refused_for_it(lake: DeadLake, tmp_path: P
     lake.add(b'{"country":5,"n":1}', b'{"country":"de"}')
     lake.redefine(NEWER)
     lake.add(b'{"country":5,"id":1}')
-    assert Replay(in_this_process, lake.table, tmp_path).step(NEWER).readable == 2
+    assert DeadLetterReplay(in_this_process, lake.table, tmp_path).step(NEWER).readable == 2
     assert fields_of(lake, "id", "country", "n") == [(None, None, 1), (None, "de", None)]
     assert len(lake.rows(dead=True)) == 1
 

@@ -19,7 +19,7 @@ from headrace.lake.dead_letter_pages import DeadLetters
 from headrace.lake.dead_letters import ReplayStep
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.parquet_file import LakeFileWriter, batches
-from headrace.lake.replay import Replay, _group
+from headrace.lake.replay import DeadLetterReplay, _group
 from headrace.lake.replay_files import Reread
 from headrace.lake.table_files import LakeFile
 from tests.unit.lake.dead_lake import DeadLake, stream_of
@@ -28,7 +28,7 @@ from tests.unit.lake.rereading import LOOSE, LOOSER, STRICT, in_this_process
 AT = b'"at":"2026-03-01T12:%02d:00Z"'
 
 
-def replay_all(replay: Replay, stream: Any, **options: Any) -> list[ReplayStep]:
+def replay_all(replay: DeadLetterReplay, stream: Any, **options: Any) -> list[ReplayStep]:
     steps = [replay.step(stream, **options)]
     while steps[-1].cursor:
         steps.append(replay.step(stream, steps[-1].cursor, **options))
@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> Iterator[DeadLake]:
 
 
 def test_what_is_readable_becomes_events_of_the_next_commit(lake: DeadLake, tmp_path: Path) -> None:
-    replay = Replay(in_this_process, lake.table, tmp_path)
+    replay = DeadLetterReplay(in_this_process, lake.table, tmp_path)
     before = {row["_position"]: row for row in lake.rows(dead=True)}
     state = lake.table.state
     assert replay.step(LOOSE, dry_run=True) == ReplayStep(4, 2, 0, 3, None)
@@ -74,7 +74,7 @@ def test_what_is_readable_becomes_events_of_the_next_commit(lake: DeadLake, tmp_
 
 
 def test_again_it_finds_nothing_and_leaves_the_files_alone(lake: DeadLake, tmp_path: Path) -> None:
-    replay = Replay(in_this_process, lake.table, tmp_path)
+    replay = DeadLetterReplay(in_this_process, lake.table, tmp_path)
     replay_all(replay, LOOSE)
     files, state = lake.table.files(0, 9, dead=True), lake.table.state
     assert replay_all(replay, LOOSE) == [ReplayStep(2, 0, 0, 4, None)]
@@ -88,7 +88,7 @@ def test_new_reasons_alone_are_written_without_a_commit(lake: DeadLake, tmp_path
     """A stricter definition stands for a parser with other texts of reasons."""
     (other,) = [stream_of("CREATE STREAM s (id STRING NOT NULL, x STRING, at TIMESTAMP NOT NULL, WATERMARK FOR at)")]
     state = lake.table.state
-    assert Replay(in_this_process, lake.table, tmp_path).step(other) == ReplayStep(4, 0, 0, 3, None)
+    assert DeadLetterReplay(in_this_process, lake.table, tmp_path).step(other) == ReplayStep(4, 0, 0, 3, None)
     assert lake.table.state == state
     assert {row.reason for row in lake.dead.reasons()} > {"field 'id' takes STRING"}
     assert lake.table.rows(dead=True) == 4
@@ -104,7 +104,7 @@ def test_a_step_is_retried_after_compaction(lake: DeadLake, tmp_path: Path) -> N
             compacted.append(paths)
         return results
 
-    assert Replay(disturbed, lake.table, tmp_path).step(LOOSER).readable == 3
+    assert DeadLetterReplay(disturbed, lake.table, tmp_path).step(LOOSER).readable == 3
     assert [row["id"] for row in lake.rows(dead=False)] == [1, 2, 3, None, 5]
 
     def hopeless(work: Reread, paths: Sequence[str]) -> list[Any]:
@@ -114,7 +114,7 @@ def test_a_step_is_retried_after_compaction(lake: DeadLake, tmp_path: Path) -> N
 
     lake.add(b'{"id":7,"x":7.5,%s}' % (AT % 7))
     with pytest.raises(ConflictError, match="no longer has file"):
-        Replay(hopeless, lake.table, tmp_path).step(LOOSER)
+        DeadLetterReplay(hopeless, lake.table, tmp_path).step(LOOSER)
     assert lake.table.rows(dead=True) == 2
 
 
@@ -150,12 +150,12 @@ def test_any_mix_any_groups_any_halves_give_each_event_once(tmp_path: Path, seed
             if chance.random() < 0.3 and lake.table.rows(dead=True):
                 compact(lake)
         everything = lake.table.rows() + lake.table.rows(dead=True)
-        replay = Replay(in_this_process, lake.table, tmp_path, most_rows=chance.choice([1, 10, 1000]))
+        replay = DeadLetterReplay(in_this_process, lake.table, tmp_path, most_rows=chance.choice([1, 10, 1000]))
         step = replay.step(stream, dry_run=chance.random() < 0.5)
         if chance.random() < 0.5:  # it dies after some step, and another process continues
             fence += 1
             lake.table = LakeTable(lake.table.folder, stream, fence=fence)
-            replay = Replay(in_this_process, lake.table, tmp_path, most_rows=chance.choice([1, 10, 1000]))
+            replay = DeadLetterReplay(in_this_process, lake.table, tmp_path, most_rows=chance.choice([1, 10, 1000]))
         elif chance.random() < 0.5:
             compact(lake)
             if step.cursor:
@@ -174,11 +174,11 @@ def test_any_mix_any_groups_any_halves_give_each_event_once(tmp_path: Path, seed
 KILLED = """
 import sys
 from pathlib import Path
-from headrace.lake.replay import Replay
+from headrace.lake.replay import DeadLetterReplay
 from headrace.lake.delta_table import LakeTable
 from tests.unit.lake.rereading import LOOSE, in_this_process
 table = LakeTable(Path(sys.argv[1]), LOOSE, fence=int(sys.argv[2]))
-Replay(in_this_process, table, Path(sys.argv[3])).step(LOOSE)
+DeadLetterReplay(in_this_process, table, Path(sys.argv[3])).step(LOOSE)
 """
 
 
@@ -193,7 +193,7 @@ def test_killed_at_each_point(lake: DeadLake, tmp_path: Path) -> None:
         table = LakeTable(lake.table.folder, LOOSE, fence=None)
         assert (table.rows(), table.rows(dead=True)) == (events, 6 - events)
     lake.table = LakeTable(lake.table.folder, LOOSE, fence=3)
-    assert Replay(in_this_process, lake.table, tmp_path).step(LOOSE).readable == 0
+    assert DeadLetterReplay(in_this_process, lake.table, tmp_path).step(LOOSE).readable == 0
     assert sorted(row["id"] for row in lake.rows(dead=False)) == [1, 2, 3, 5]
 
 
@@ -202,12 +202,12 @@ def test_failures_say_what_to_do(lake: DeadLake, tmp_path: Path) -> None:
         raise RuntimeError("a worker died\nof something")
 
     with pytest.raises(UnavailableError, match="a worker died; nothing of this step was changed; replay again"):
-        Replay(broken, lake.table, tmp_path).step(LOOSE)
+        DeadLetterReplay(broken, lake.table, tmp_path).step(LOOSE)
     with pytest.raises(QuestionError, match="'cursor' is not a cursor of a replay"):
-        Replay(in_this_process, lake.table, tmp_path).step(LOOSE, "x")
+        DeadLetterReplay(in_this_process, lake.table, tmp_path).step(LOOSE, "x")
     with pytest.raises(NotReadyError, match="replayed by a server"):
         DeadLetters("s", lake.table).replay()
-    running = Replay(in_this_process, lake.table, tmp_path)
+    running = DeadLetterReplay(in_this_process, lake.table, tmp_path)
     with running._one, pytest.raises(ConflictError, match="a replay is already running"):
         running.step(LOOSE)
 
@@ -225,7 +225,7 @@ def test_a_step_never_splits_a_commit() -> None:
 
 def test_nothing_is_left_behind(lake: DeadLake, tmp_path: Path) -> None:
     """Only files of the table, those that left it, and none of a replay that changed nothing."""
-    replay = Replay(in_this_process, lake.table, tmp_path)
+    replay = DeadLetterReplay(in_this_process, lake.table, tmp_path)
     before = {file.path for dead in (False, True) for file in lake.table.files(0, 9, dead=dead)}
     replay.step(STRICT)
     replay.step(LOOSE, dry_run=True)
@@ -238,7 +238,7 @@ def test_nothing_is_left_behind(lake: DeadLake, tmp_path: Path) -> None:
 
 
 def test_events_of_any_size_are_read_a_few_at_a_time(lake: DeadLake, tmp_path: Path) -> None:
-    assert replay_all(Replay(in_this_process, lake.table, tmp_path, batch_bytes=1), LOOSER)[0].readable == 3
+    assert replay_all(DeadLetterReplay(in_this_process, lake.table, tmp_path, batch_bytes=1), LOOSER)[0].readable == 3
     file = lake.table.folder / lake.table.files(0, 9)[0].path
     assert [len(rows) for rows in batches(file, most_bytes=1)] == [1]
     assert lake.dead.page().dead_letters[0].value == "broken"

@@ -13,7 +13,7 @@ import pytest
 from headrace.lake.added_fields import read_filled
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.parquet_file import LakeFileWriter
-from headrace.lake.replay import Replay
+from headrace.lake.replay import DeadLetterReplay
 from headrace.lake.table_schema import TABLES, pin_column, table_schema
 from headrace.lake.upkeep import Compaction
 from tests.unit.lake.dead_lake import DeadLake
@@ -74,7 +74,7 @@ def test_a_replay_is_a_commit_with_pins_of_its_own(lake: DeadLake, tmp_path: Pat
     lake.add(GOOD % 1, BAD % 2)
     drop_pins(lake)
     lake.add(BAD % 3, b"broken")
-    step = Replay(in_this_process, lake.table, tmp_path, pins=lambda: {"users": 4}).step(LOOSE)
+    step = DeadLetterReplay(in_this_process, lake.table, tmp_path, pins=lambda: {"users": 4}).step(LOOSE)
     assert step.readable == 2
     assert pins_of(lake) == {1: None, 2: {"users": 4}, 3: {"users": 4}}
 

@@ -12,7 +12,7 @@ from headrace.lake.append_task import RangeResult, Work, range_writer, verdict_o
 from headrace.lake.event_id_index import UniqueIndex
 from headrace.lake.event_ids_load import load_here
 from headrace.lake.repeated_events import Known, RepeatVerdict
-from headrace.lake.replay import Replay
+from headrace.lake.replay import DeadLetterReplay
 from headrace.timing import later
 from headrace.transport.position import Range
 from tests.unit.lake.dead_lake import DeadLake, stream_of
@@ -31,7 +31,7 @@ class UniqueLake(DeadLake):
         scratch = folder / f"scratch-{fence}"
         scratch.mkdir()
         self.index = UniqueIndex(self.table, scratch, load_here)
-        self.replay = Replay(in_this_process, self.table, scratch, unique=self.index)
+        self.replay = DeadLetterReplay(in_this_process, self.table, scratch, unique=self.index)
         self.attempts = 0  # of writing commits
 
     def again(self) -> UniqueLake:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.maintain.lift import Lifting, Part, close_connection, lift_view, parts_of
+from headrace.maintain.lift import LiftedPart, Lifting, close_connection, lift_view, parts_of
 
 STREAM = "CREATE STREAM numbers (n BIGINT);"
 VIEW = "CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS many, max(n) AS largest FROM kept;"
@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Iterator[str]:
     close_connection()
 
 
-def lift(folder: str, query: str, numbers: list[int]) -> Part:
+def lift(folder: str, query: str, numbers: list[int]) -> LiftedPart:
     catalog = parse(f"{STREAM} CREATE STREAM kept AS {query}; {VIEW}")
     view = lift_view(catalog.streams["numbers"], catalog.views["totals"], 1, 0, None)
     arrived = pa.array([0] * len(numbers), pa.timestamp("us", "UTC"))

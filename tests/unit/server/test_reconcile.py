@@ -14,7 +14,7 @@ from headrace.faults import VARIABLE
 from headrace.lake.delta_table import LakeState
 from headrace.plan.cost import Costs, Size
 from headrace.plan.edits import choose_way
-from headrace.plan.rollback import Rollback, plan_rollback
+from headrace.plan.rollback import RollbackPlan, plan_rollback
 from headrace.server.reconcile import reconcile_views
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step
@@ -177,7 +177,7 @@ def choose(store: DuckStore, view: str) -> tuple[str, int | None] | None:
 # Going back
 
 
-def rollback(store: DuckStore, number: int | None = None, stream: str = STREAM) -> Rollback:
+def rollback(store: DuckStore, number: int | None = None, stream: str = STREAM) -> RollbackPlan:
     return plan_rollback(versions(store), catalog(VIEW, stream), "v", number, COSTS)
 
 

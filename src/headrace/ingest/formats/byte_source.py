@@ -16,7 +16,7 @@ LOOK_BYTES = 64 << 10
 LINGER_S = 0.5  # how long lines of a slow pipe wait for others
 
 
-class Readable(Protocol):
+class ByteInput(Protocol):
     """An input with `read`: a file, a pipe, a decompressor."""
 
     def read(self, size: int = -1, /) -> bytes | None:
@@ -48,9 +48,9 @@ class Pipe:
 class ByteSource(io.RawIOBase):
     """A readable object, read once from its beginning to its end."""
 
-    def __init__(self, source: Readable | bytes) -> None:
+    def __init__(self, source: ByteInput | bytes) -> None:
         self._whole = source if isinstance(source, bytes) else None
-        self._source: Readable = io.BytesIO(source) if isinstance(source, bytes) else source
+        self._source: ByteInput = io.BytesIO(source) if isinstance(source, bytes) else source
         self._ahead = b""
 
     def seekable_file(self) -> Any:
