@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 
 from headrace.aggregate import REGISTRY, Aggregate
+from headrace.engine.duckdb_session import register_function
 from headrace.language.terms import Expression
-from headrace.maintain.lift import register_function
 from headrace.types import BIGINT, BOOLEAN, INT, arrow_type
 from tests.aggregates import column
 

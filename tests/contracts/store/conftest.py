@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import duckdb
 import pytest
 
-from headrace.store.duckdb.database import SETTINGS
+from headrace.store.duckdb import database
 from headrace.store.duckdb.duckdb_reader import open_file
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Store, StoreReader
@@ -39,7 +38,7 @@ class DuckPlace:
 
     def take_over(self, fence: int) -> None:
         # No other process can open the file meanwhile: it is the fence that has to be found.
-        with duckdb.connect(str(self.folder / "store"), config=SETTINGS) as connection:
+        with database._open(self.folder / "store") as connection:  # with the settings of the open file
             connection.execute("UPDATE versions SET fence = ?", [fence])
 
 
