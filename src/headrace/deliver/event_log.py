@@ -34,7 +34,7 @@ MOST_EMPTY = 50  # chunks without a selected event that one page reads: then it 
 FROM = "earliest, latest, a cursor such as 12-4096, or a time such as 2026-03-01T12:00:00Z or -10m"
 
 
-class Selected:
+class SelectedEvents:
     """The events of a chunk that a filter selects."""
 
     def __init__(self, chunk: Chunk, stream: Stream, filter: EventFilter | None, base: str | None) -> None:
@@ -73,8 +73,8 @@ class EventLog:
         self._read = threading.Lock()  # one thread reads files; the others find what it has read
         self._lock = threading.Lock()  # of the caches
         self._chunks: OrderedDict[EventCursor, Chunk] = OrderedDict()
-        self._selected: OrderedDict[tuple[EventCursor, EventFilter | None], Selected] = OrderedDict()
-        self._pages: OrderedDict[tuple[int, int], tuple[Selected, tuple[bytes, ...]]] = OrderedDict()
+        self._selected: OrderedDict[tuple[EventCursor, EventFilter | None], SelectedEvents] = OrderedDict()
+        self._pages: OrderedDict[tuple[int, int], tuple[SelectedEvents, tuple[bytes, ...]]] = OrderedDict()
         self._of: tuple[Stream, Stream] | None = None  # whose fields the caches have
         self.notifier: Notifier = base.notifier if base else Notifier()
         if base is None:
@@ -211,17 +211,17 @@ class EventLog:
         cursor = self._cursor_after(selected, first + len(page))
         return EventPage(self.stream.name, page, cursor, cursor < self.end, self.columns)
 
-    def _take(self, selected: Selected, cursor: EventCursor, limit: int) -> tuple[tuple[bytes, ...], EventCursor]:
+    def _take(self, selected: SelectedEvents, cursor: EventCursor, limit: int) -> tuple[tuple[bytes, ...], EventCursor]:
         first = selected.places.count_until(cursor)
         end = min(len(selected.places), first + limit)
         return self._lines(selected, first, end), self._cursor_after(selected, end)
 
     @staticmethod
-    def _cursor_after(selected: Selected, count: int) -> EventCursor:
+    def _cursor_after(selected: SelectedEvents, count: int) -> EventCursor:
         """The cursor after the first `count` events that are selected."""
         return selected.chunk.until if count == len(selected.places) else selected.places[count - 1]
 
-    def _lines(self, selected: Selected, first: int, end: int) -> tuple[bytes, ...]:
+    def _lines(self, selected: SelectedEvents, first: int, end: int) -> tuple[bytes, ...]:
         """Events as JSON, in pages that are the same for all readers."""
         lines: list[bytes] = []
         for start in range(first - first % PAGE_EVENTS, end, PAGE_EVENTS):
@@ -229,7 +229,7 @@ class EventLog:
             lines += page[max(0, first - start) : end - start]
         return tuple(lines)
 
-    def _page(self, selected: Selected, start: int) -> tuple[bytes, ...]:
+    def _page(self, selected: SelectedEvents, start: int) -> tuple[bytes, ...]:
         key = (id(selected), start)
         with self._lock:
             if key in self._pages:
@@ -242,7 +242,7 @@ class EventLog:
                 self._pages.popitem(last=False)
         return lines
 
-    def _known_page(self, selected: Selected, first: int, end: int) -> tuple[bytes, ...] | None:
+    def _known_page(self, selected: SelectedEvents, first: int, end: int) -> tuple[bytes, ...] | None:
         lines: list[bytes] = []
         with self._lock:
             for start in range(first - first % PAGE_EVENTS, end, PAGE_EVENTS):
@@ -256,7 +256,7 @@ class EventLog:
 
     def _selected_at(
         self, cursor: EventCursor, filter: EventFilter | None, *, read: bool, rows: int = 0
-    ) -> Selected | None:
+    ) -> SelectedEvents | None:
         """The events of the chunk that follows a cursor; None if there is none, or it would have to be read."""
         stream, base = self.stream, self._base()
         chunk = self._known_chunk(cursor, stream, base)
@@ -280,7 +280,7 @@ class EventLog:
             with self._lock:
                 if (selected := self._selected.get(key)) is not None and selected.chunk is chunk:
                     return selected
-            selected = Selected(chunk, stream, filter, base.name if self._is_derived else None)
+            selected = SelectedEvents(chunk, stream, filter, base.name if self._is_derived else None)
             with self._lock:
                 self._selected[key] = selected
                 while len(self._selected) > MOST_PAGES:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.format import iso
 from headrace.language.token_cursor import parse_type
-from headrace.lazy import pa
+from headrace.lazy import later, pa
 from headrace.serve.json_values import decoder, encoder
 from headrace.types import Type, arrow_type
 
 if TYPE_CHECKING:
     from headrace.aggregate import Value
+
+_html = later("headrace.serve.answer_html")  # only notebooks need it
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,7 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """The answer as a notebook shows it."""
-        from headrace.serve.answer_html import answer_html  # only notebooks need it
-
-        return answer_html(self)
+        return str(_html.answer_html(self))
 
     def as_dict(self) -> dict[str, Any]:
         """The answer as HTTP and `--json` show it; `from_dict` is the inverse."""

@@ -79,17 +79,21 @@ def answer_cached(
 
     def work(snapshot: Snapshot) -> tuple[Version, Answer]:
         version = find_serving(snapshot, question.view)
-        if not _is_quick(version, question):
+        read_plan, shaping = _plan(question, version)
+        if not _is_quick(version, read_plan, shaping):
             raise NotCachedError
-        return version, answer_from(snapshot, version, question, freshness, now)
+        return version, _answer(snapshot, version, question, read_plan, shaping, freshness, now)
 
     return store.read_cached(work)
 
 
-def _is_quick(version: Version, question: Question) -> bool:
-    """Whether rows in memory are merged and presented in a bounded time."""
+def _plan(question: Question, version: Version) -> tuple[ReadPlan, Shaping | None]:
     read_plan = plan(question, version)
-    shaping = find_shaping(question, version, read_plan.by)
+    return read_plan, find_shaping(question, version, read_plan.by)
+
+
+def _is_quick(version: Version, read_plan: ReadPlan, shaping: Shaping | None) -> bool:
+    """Whether rows in memory are merged and presented in a bounded time."""
     calls_code = any(isinstance(column.aggregate, UserAggregate) for column in version.view.columns)
     return not (read_plan.overlapping or calls_code or (shaping is not None and shaping.filters_or_orders))
 
@@ -105,8 +109,18 @@ def answer_from(
     snapshot: Snapshot, version: Version, question: Question, freshness: Freshness, now: datetime
 ) -> Answer:
     """The same from an open snapshot and one of its versions."""
-    read_plan = plan(question, version)
-    shaping = find_shaping(question, version, read_plan.by)
+    return _answer(snapshot, version, question, *_plan(question, version), freshness, now)
+
+
+def _answer(
+    snapshot: Snapshot,
+    version: Version,
+    question: Question,
+    read_plan: ReadPlan,
+    shaping: Shaping | None,
+    freshness: Freshness,
+    now: datetime,
+) -> Answer:
     declared = version.view.shape.limit if version.view.shape and question.limit is None else None
     limit = question.limit or declared or DEFAULT_LIMIT
     more: int | None = 0

@@ -62,7 +62,7 @@ def read_cursor(question: Question, version: Version, types: Sequence[Type]) -> 
 
 
 @dataclass(frozen=True)
-class Skip:
+class SkippedRows:
     """The end of a page of a logical view: how many rows it follows, of which kept answer, computed from what."""
 
     rows: int
@@ -75,12 +75,12 @@ class Skip:
         return base64.urlsafe_b64encode(orjson.dumps(fields)).decode().rstrip("=")
 
 
-def read_skip(question: Question, definition: str) -> Skip:
+def read_skip(question: Question, definition: str) -> SkippedRows:
     """What the cursor of a question to a logical view says."""
     text = question.cursor or ""
     try:
         mark, of, rows, answer, state = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        skip = Skip(int(rows), str(answer), str(state))
+        skip = SkippedRows(int(rows), str(answer), str(state))
         if skip.rows < 0:
             raise ValueError(rows)
     except (ValueError, TypeError) as error:

@@ -13,12 +13,12 @@ from headrace.define.model import Alert, Window
 from headrace.deliver.alerts.advance import is_silenced
 from headrace.deliver.alerts.alert_state import (
     FOREVER_US,
+    AlertSilence,
     AlertState,
     Incident,
     IncidentEntry,
     Notice,
     Observation,
-    Silence,
 )
 from headrace.deliver.delivery_status import AlertStatus, IncidentStatus, SilenceStatus
 from headrace.engine.python_evaluation import compile_expression
@@ -121,7 +121,7 @@ def describe(
     )
 
 
-def describe_silence(silence: Silence) -> SilenceStatus:
+def describe_silence(silence: AlertSilence) -> SilenceStatus:
     """The status of a silence."""
     return SilenceStatus(silence.id, silence.values, iso_us(silence.until_us), silence.reason)
 

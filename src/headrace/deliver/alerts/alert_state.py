@@ -119,7 +119,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Silence:
+class AlertSilence:
     """No notices for a time, about rows with these values; without values, about all."""
 
     id: str
@@ -184,7 +184,7 @@ class AlertState:
     withdrawn: tuple[
         IncidentEntry, ...
     ] = ()  # of which a notice said that they fire, and that are none by the present rows
-    silences: tuple[Silence, ...] = ()
+    silences: tuple[AlertSilence, ...] = ()
     notices: tuple[Notice, ...] = ()  # oldest first
     written: int = 0  # how many notices were written so far
     seen_events: int | None = None  # of an alert on absence: how many events its stream had
@@ -222,7 +222,7 @@ def read_state(file: Path) -> AlertState:
                 **{name: part for name, part in value.items() if name in known},
                 "keys": _read_keys(value),
                 "withdrawn": tuple(map(IncidentEntry.read, value.get("withdrawn", ()))),
-                "silences": tuple(Silence(**silence) for silence in value["silences"]),
+                "silences": tuple(AlertSilence(**silence) for silence in value["silences"]),
                 "notices": tuple(map(Notice.read, value["notices"])),
             }
         )

@@ -17,7 +17,7 @@ from headrace.define.catalog import Catalog
 from headrace.define.model import Alert
 from headrace.deliver.alerts.advance import AlertRules
 from headrace.deliver.alerts.alert_condition import describe, describe_silence
-from headrace.deliver.alerts.alert_state import AlertState, Silence, state_file
+from headrace.deliver.alerts.alert_state import AlertSilence, AlertState, state_file
 from headrace.deliver.alerts.alert_watch import AlertWatch, StreamWatch, ViewWatch, follower_name, rules_of
 from headrace.deliver.alerts.notice_targets import NoticeDelivery, target_names
 from headrace.deliver.delivery_status import AlertStatus, SilenceStatus
@@ -175,7 +175,7 @@ class Alerts:
         if for_ms <= 0:
             raise QuestionError("a silence lasts for a time", found=f"{for_ms} ms", expected="more than 0")
         now_us = time.time_ns() // 1000
-        silence = Silence(uuid.uuid4().hex[:8], dict(values), now_us + for_ms * 1000, reason)
+        silence = AlertSilence(uuid.uuid4().hex[:8], dict(values), now_us + for_ms * 1000, reason)
 
         def change(state: AlertState) -> AlertState:
             lasting = tuple(each for each in state.silences if each.until_us > now_us)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from headrace.define.model import Sink
 from headrace.errors import HeadraceError
+from headrace.lazy import later
 from headrace.types import Type
 from headrace.workspace.settings import Workspace
 
@@ -87,27 +88,27 @@ class DestinationError(HeadraceError):
 SERVERS = "properties.bootstrap.servers"
 
 
+# A connector is loaded when a sink uses it, and with it Parquet, librdkafka or psycopg.
+_files = later("headrace.deliver.sinks.files_sink")
+_http = later("headrace.deliver.sinks.http_sink")
+_kafka = later("headrace.deliver.sinks.kafka_sink")
+_postgres = later("headrace.deliver.sinks.postgres_sink")
+
+
 def open_writer(sink: Sink, workspace: Workspace) -> SinkWriter:
     """A writer for the destination of a sink; relative paths are below the folder of the workspace."""
     match sink.connector:
         case "files":
-            from headrace.deliver.sinks.files_sink import FilesWriter  # loads Parquet, which other sinks do not need
-
-            return FilesWriter(sink, workspace.folder / (sink.get("path") or ""))
+            writer: SinkWriter = _files.FilesWriter(sink, workspace.folder / (sink.get("path") or ""))
         case "http":
-            from headrace.deliver.sinks.http_sink import HttpWriter  # only this connector needs it
-
-            return HttpWriter(sink, workspace.settings.http_allow)
+            writer = _http.HttpWriter(sink, workspace.settings.http_allow)
         case "kafka":
-            from headrace.deliver.sinks.kafka_sink import KafkaWriter  # loads librdkafka
-
-            return KafkaWriter(_with_defaults(sink, workspace), workspace.name)
+            writer = _kafka.KafkaWriter(_with_defaults(sink, workspace), workspace.name)
         case "postgres":
-            from headrace.deliver.sinks.postgres_sink import PostgresWriter  # loads psycopg
-
-            return PostgresWriter(sink, workspace.name)
+            writer = _postgres.PostgresWriter(sink, workspace.name)
         case other:
             raise AssertionError(f"the connector {other} is known")
+    return writer
 
 
 def _with_defaults(sink: Sink, workspace: Workspace) -> Sink:

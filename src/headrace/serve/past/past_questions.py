@@ -19,6 +19,7 @@ from headrace.errors import NotReadyError, OverloadError, QuestionError, Unavail
 from headrace.format import EPOCH, commits_of, iso, iso_us, plural
 from headrace.lake.commit_times import reading_commits
 from headrace.lake.delta_table import LakeTable
+from headrace.lazy import later
 from headrace.names import shell
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import Freshness, answer, answer_from, find_serving
@@ -35,8 +36,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.maintain.spark_joins import TableLogs
+    from headrace.serve.past.explain import Explainer
 
-
+# These load PySpark: the server accepts events first.
+_joins, _explain = later("headrace.maintain.spark_joins"), later("headrace.serve.past.explain")
 MOST_STORES = 4
 KEEP_S = 600.0
 
@@ -165,8 +168,6 @@ class LakeQuestions:
                 )
             find_cell(question, version)  # an invalid question does not wait for Spark
         with self._turn(job or Job()) as job:
-            from headrace.serve.past.explain import Explainer  # loads PySpark: the server accepts events first
-
             spark = self._spark()
             with self._limit(), self._store.snapshot() as snapshot:
                 version = find_serving(snapshot, question.view)
@@ -175,7 +176,8 @@ class LakeQuestions:
                 cell_answer = answer_from(snapshot, version, cell.question(question.view), self._freshness, now)
             _refuse_quarantined(version)
             lakes = [self._lake(stream) for stream in version.view.streams]
-            return Explainer(spark, lakes, version, self._logs()).explain(question, cell, cell_answer, job)
+            explainer: Explainer = _explain.Explainer(spark, lakes, version, self._logs())
+            return explainer.explain(question, cell, cell_answer, job)
 
     def ask(self, question: Question, job: Job | None = None) -> Answer:
         """The answer of a view as of an earlier commit, with its current definition."""
@@ -203,10 +205,7 @@ class LakeQuestions:
 
         def make(folder: Path) -> Store:
             _refuse_quarantined(version)
-            from headrace.serve.past.past_build import (  # loads PySpark: the server accepts events first
-                PastPart,
-                build_as_of,
-            )
+            from headrace.serve.past import past_build  # loads PySpark: the server accepts events first
 
             parts = []
             for stream, table in lakes:
@@ -215,12 +214,12 @@ class LakeQuestions:
                         f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
                         fix="ask again when its next version serves",
                     )
-                parts.append(PastPart(stream, table, commits[stream.name]))
+                parts.append(past_build.PastPart(stream, table, commits[stream.name]))
             with self._turn(job or Job()) as running:
                 if version.view.over is None:
-                    return build_as_of(self._spark(), parts, version, folder, running, self._logs())
+                    return past_build.build_as_of(self._spark(), parts, version, folder, running, self._logs())
                 table_version = self._serving(version.view.over.table)
-                store = build_as_of(self._spark(), parts, table_version, folder, running, self._logs())
+                store = past_build.build_as_of(self._spark(), parts, table_version, folder, running, self._logs())
                 store.register(version.view, version.fingerprint, version.patience_ms)  # of the table's rows then
                 return store
 
@@ -233,13 +232,13 @@ class LakeQuestions:
 
     def _logs(self) -> TableLogs:
         """The logs of tables: they are lakes like those of other streams."""
-        from headrace.maintain.spark_joins import TableLogs  # loads PySpark: the server accepts events first
 
         def find(stream: str) -> tuple[Stream, LakeTable] | None:
             definition, table = self._lake(stream)
             return None if table is None else (definition, table)
 
-        return TableLogs(find)
+        logs: TableLogs = _joins.TableLogs(find)
+        return logs
 
     @contextmanager
     def _turn(self, job: Job) -> Iterator[Job]:

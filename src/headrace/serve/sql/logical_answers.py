@@ -28,7 +28,7 @@ from headrace.format import iso
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import too_many_rows
 from headrace.serve.json_values import key_value
-from headrace.serve.page_cursor import Skip, read_skip
+from headrace.serve.page_cursor import SkippedRows, read_skip
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.question_times import AsOf
 from headrace.serve.sql.as_of_queries import quoted
@@ -173,15 +173,15 @@ class _Evaluation:
             raise _with_view(self.view, error) from error
 
 
-def _page(evaluation: _Evaluation, pages: AnswerPages, skip: Skip | None) -> tuple[SqlAnswer, Skip]:
+def _page(evaluation: _Evaluation, pages: AnswerPages, skip: SkippedRows | None) -> tuple[SqlAnswer, SkippedRows]:
     """A page, and where it begins. More rows than those of the page are evaluated, and kept for the next ones."""
     limit = evaluation.question.limit or DEFAULT_LIMIT
     if evaluation.question.lookup:
-        return evaluation.rows(0, limit), Skip(0, "", "")
+        return evaluation.rows(0, limit), SkippedRows(0, "", "")
     if skip is None:
         answer = evaluation.rows(0, max(limit, AHEAD))
         id = pages.keep(answer, 0) if answer.table.num_rows > limit or answer.truncated else ""
-        return first_rows(answer, limit), Skip(0, id, _state(answer))
+        return first_rows(answer, limit), SkippedRows(0, id, _state(answer))
     kept = pages.find(skip.answer, skip.rows)
     if kept is not None:
         return first_rows(kept, limit), skip

@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 from headrace.aggregate import Value
 from headrace.format import freshness, iso, plural
+from headrace.html import value as shown
+from headrace.serve.answer_html import ROWS, block, quiet
+from headrace.serve.answer_html import table as html_table
 
 YEARS_S = (-62_135_596_800, 253_402_300_799)  # the first and the last second, since 1970
 DAY_S = 86_400
@@ -119,17 +122,13 @@ class SqlAnswer:
 
     def _repr_html_(self) -> str:
         """The first rows as a notebook shows them."""
-        # Only notebooks need them.
-        from headrace.html import value
-        from headrace.serve.answer_html import ROWS, block, quiet, table
-
         names = [name for name, _ in self.columns]
         first = self.table.slice(0, ROWS)
-        rows = [list(map(value, row)) for row in zip(*(column.to_pylist() for column in first.columns), strict=True)]
+        rows = [list(map(shown, row)) for row in zip(*(column.to_pylist() for column in first.columns), strict=True)]
         numbers = [field.name for field in self.table.schema if pa.types.is_integer(field.type)]
         more = f"{plural(self.table.num_rows, 'row')}{' and more' if self.truncated else ''}"
         return block(
-            table(names, rows, numbers), quiet(f"{more} · {freshness(self.freshness_ms, self.freshness_reason)}")
+            html_table(names, rows, numbers), quiet(f"{more} · {freshness(self.freshness_ms, self.freshness_reason)}")
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.deliver.alerts import advance
 from headrace.deliver.alerts.advance import AlertRules, absent, note_rows, note_time
-from headrace.deliver.alerts.alert_state import AlertState, Observation, Silence, ViewClock
+from headrace.deliver.alerts.alert_state import AlertSilence, AlertState, Observation, ViewClock
 from headrace.serve.windows import Windows
 
 MINUTE = 60_000_000
@@ -120,7 +120,7 @@ def test_old_incidents_are_forgotten_once_notices_were_written(monkeypatch: pyte
 
 
 def test_a_silence_holds_the_notice_back_until_it_ends() -> None:
-    state = replace(AlertState(), silences=(Silence("s", {"page": "a"}, 100),))
+    state = replace(AlertState(), silences=(AlertSilence("s", {"page": "a"}, 100),))
     state = step(state, RULES, [row("a", 0), row("b", 0)], 0.5, now_us=50)
     assert notices(state) == [("firing", "b")]
     state = step(state, RULES, [], 0.6, now_us=101)
@@ -128,7 +128,7 @@ def test_a_silence_holds_the_notice_back_until_it_ends() -> None:
 
 
 def test_what_was_silenced_to_its_end_gives_no_notice() -> None:
-    state = replace(AlertState(), silences=(Silence("s", {}, 100),))
+    state = replace(AlertState(), silences=(AlertSilence("s", {}, 100),))
     state = step(state, RULES, [row("a", 0)], 0.5, now_us=50)
     state = step(state, RULES, [], 2.1, now_us=200)
     assert notices(state) == []

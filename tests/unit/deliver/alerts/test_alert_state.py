@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from headrace.deliver.alerts.alert_state import (
+    AlertSilence,
     AlertState,
     Incident,
     IncidentEntry,
     Notice,
-    Silence,
     key_text,
     read_state,
     write_state,
@@ -31,7 +31,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
         settled_us=1,
         keys={key_text(entry.key): (entry,)},
         withdrawn=(entry,),
-        silences=(Silence("s1", {"page": "/home"}, 5, "maintenance"),),
+        silences=(AlertSilence("s1", {"page": "/home"}, 5, "maintenance"),),
         notices=(Notice("n1", "firing", entry.key, INCIDENT, ("log", "webhook")),),
         seen_events=3,
     )
@@ -83,8 +83,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_silence_covers_rows_with_its_values_until_it_ends() -> None:
-    silence = Silence("s", {"page": "/home"}, 100)
+    silence = AlertSilence("s", {"page": "/home"}, 100)
     assert silence.covers({"page": "/home", "n": 3}, 99)
     assert not silence.covers({"page": "/home", "n": 3}, 100)
     assert not silence.covers({"page": "/other", "n": 3}, 99)
-    assert Silence("all", {}, 100).covers({"page": None}, 5)
+    assert AlertSilence("all", {}, 100).covers({"page": None}, 5)
