@@ -62,3 +62,14 @@ def add_function(
         null_handling="special" if of_null else "default",
         side_effects=side_effects,
     )
+
+
+def run(connection: DuckDBPyConnection, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+    """Run and fetch to the end: an unfinished result would block its connection."""
+    rows: list[tuple[Any, ...]] = connection.execute(query, parameters).fetchall()
+    return rows
+
+
+def literal(text: object) -> str:
+    """A text as SQL writes it."""
+    return "'" + str(text).replace("'", "''") + "'"

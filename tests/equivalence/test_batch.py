@@ -14,9 +14,9 @@ from headrace.aggregate.approx_distinct import ApproxCountDistinct
 from headrace.aggregate.numeric import Avg, Sum
 from headrace.aggregate.ordered import Max
 from headrace.define.model import Column
+from headrace.duckdb_connections import run
 from headrace.errors import NotReadyError
 from headrace.language.terms import Expression
-from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables
 from headrace.store.version import Version
 from headrace.types import BIGINT

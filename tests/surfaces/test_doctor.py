@@ -19,8 +19,8 @@ import pytest
 from headrace.define.catalog import load
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.parquet_file import NewFile
-from headrace.store.duckdb.database import FORMAT
 from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.duckdb.file_format import FORMAT
 from headrace.store.store_contract import Step
 from headrace.tools.doctor.machine_checks import _check_packages, check_memory
 from headrace.transport.position import Position

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from headrace.store.duckdb.database import FORMAT
+from headrace.store.duckdb.file_format import FORMAT
 from tests.server import UpServer
 from tests.surfaces.conftest import Ran
 from tests.warm import Java

@@ -24,7 +24,7 @@ from headrace.define.own import functions_of
 from headrace.define.relation import Join, TableLog
 from headrace.define.table_parts import DELETED
 from headrace.deliver.event_chunks import read_group
-from headrace.duckdb_connections import open_duckdb
+from headrace.duckdb_connections import literal, open_duckdb
 from headrace.engine.duckdb_relations import KIND, REASON, DuckdbRows, changes_sql, finish_join, side_name
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.time_functions import register
@@ -209,11 +209,11 @@ class PinnedJoins:
         names = " and ".join(column for _, column in step.keys)
         start = f"missing key: table '{step.table}' has no row with "
         values = [
-            f"{_text(f'{column} = ')} || {_shown(f'_key_{at}', is_text=of.type == STRING)}"
+            f"{literal(f'{column} = ')} || {_shown(f'_key_{at}', is_text=of.type == STRING)}"
             for at, (of, column) in enumerate(step.keys)
         ]
-        reason = f"{_text(start)} || " + " || ' and ' || ".join(values)
-        return matches.where("NOT _matched").select({REASON: reason, KIND: _text(f"{start}this {names}")}, {})
+        reason = f"{literal(start)} || " + " || ' and ' || ".join(values)
+        return matches.where("NOT _matched").select({REASON: reason, KIND: literal(f"{start}this {names}")}, {})
 
     def _matches(self, rows: DuckdbRows, step: Join) -> str:
         """A query for the rows with the columns of the table, and `_matched`: whether it has a row with their key."""
@@ -239,7 +239,7 @@ class PinnedJoins:
     def _pin(self, log: TableLog) -> str:
         """SQL for the version of a table that the event of a row is joined to."""
         default = dict(self._pinned.versions).get(log.stream, 0)
-        recorded = f"coalesce({TABLES}[{_text(log.stream)}], {default})"
+        recorded = f"coalesce({TABLES}[{literal(log.stream)}], {default})"
         until = dict(self._pinned.until).get(self._base)
         return recorded if until is None else f"CASE WHEN {COMMIT} < {until} THEN {default} ELSE {recorded} END"
 
@@ -358,10 +358,6 @@ def _shown(value: str, *, is_text: bool) -> str:
     text = f"substr(CAST({value} AS VARCHAR), 1, {SHOWN_CHARACTERS})"
     quoted = f"chr(39) || {text} || chr(39)" if is_text else text
     return f"coalesce({quoted}, 'NULL')"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _close(connection: duckdb.DuckDBPyConnection, folder: tempfile.TemporaryDirectory[str]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from headrace.define.expression.functions import FUNCTIONS, TABLE
 from headrace.define.own import find_function
+from headrace.duckdb_connections import literal
 from headrace.engine.duckdb_values import (
     DIVISION,
     KEPT,
@@ -107,7 +108,7 @@ def _translate(term: Term) -> str:
     if term.op in KEPT.values():
         return f"CAST({term.op}({args[0]}, {args[1]}) AS {duckdb_type(term.type)})"
     if term.op == "part":
-        return f"struct_extract({args[0]}, {_text(term.text)})"
+        return f"struct_extract({args[0]}, {literal(term.text)})"
     if term.op == "item":
         return _item(term, args)
     if term.op == OR_FAIL:
@@ -134,10 +135,6 @@ def duckdb_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _item(term: Term, args: list[str]) -> str:
     if term.args[0].type.name == "MAP":
         return f"map_extract_value({args[0]}, {args[1]})"
@@ -148,7 +145,7 @@ def _item(term: Term, args: list[str]) -> str:
 def _literal(term: Term) -> str:
     match term.type.name:
         case "STRING":
-            return _text(term.text)
+            return literal(term.text)
         case "TIMESTAMP":
             return f"TIMESTAMPTZ '{term.text}+00'"
         case "DATE":
@@ -164,10 +161,10 @@ def _pattern(term: Term) -> list[str]:
     match term.op:
         case "regexp_extract":  # DuckDB numbers groups only up to 9
             group = int(term.args[2].text) if len(term.args) > 2 else 1
-            return [_text(re2_pattern(pattern, group)), "1" if group else "0"]
+            return [literal(re2_pattern(pattern, group)), "1" if group else "0"]
         case "regexp_replace":
-            return [_text(re2_pattern(pattern)), _text(re2_replacement(term.args[2].text))]
-    return [_text(re2_pattern(pattern))]
+            return [literal(re2_pattern(pattern)), literal(re2_replacement(term.args[2].text))]
+    return [literal(re2_pattern(pattern))]
 
 
 def _predicate(term: Term, args: list[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from headrace.duckdb_connections import literal
 from headrace.errors import DefinitionError
 from headrace.language.coercion import VOID, as_decimal
 from headrace.language.terms import COMPARISON, LEVELS, Term, render
@@ -54,7 +55,7 @@ def parse_format_sql(sql: str, value: Term, pattern: str, to: Type) -> str:
     """to_date(x, format) and to_timestamp(x, format)."""
     if value.type.name in ("DATE", "TIMESTAMP"):
         return time_sql(sql, value, to)
-    return f"CAST(make_timestamptz({READ_TIME}({sql}, {_text(pattern)})) AS {_name(to)})"
+    return f"CAST(make_timestamptz({READ_TIME}({sql}, {literal(pattern)})) AS {_name(to)})"
 
 
 def _from_text(sql: str, to: Type, *, strict: bool) -> str:
@@ -86,11 +87,7 @@ def _to_text(sql: str, value: Term) -> str:
 
 
 def _extract(sql: str, pattern: str, group: int = 1) -> str:
-    return f"regexp_extract({sql}, {_text(pattern)}, {group})"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    return f"regexp_extract({sql}, {literal(pattern)}, {group})"
 
 
 def _name(type_: Type) -> str:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from headrace.define.model import Field
+from headrace.duckdb_connections import literal
 from headrace.engine.duckdb_session import DuckdbSession
 from headrace.language.paths import Steps
 from headrace.lazy import duckdb
@@ -167,7 +168,7 @@ class Maps:
 
     def __init__(self, steps: Steps, values: ValueReader) -> None:
         pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
-        self._pointer = "'" + pointer.replace("'", "''") + "'"
+        self._pointer = literal(pointer)
         self._values = values
         self._session = DuckdbSession()
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pytest
 
-from headrace.store.duckdb import database
+from headrace.store.duckdb.database import open_database
 from headrace.store.duckdb.duckdb_reader import open_file
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Store, StoreReader
@@ -38,7 +38,7 @@ class DuckPlace:
 
     def take_over(self, fence: int) -> None:
         # No other process can open the file meanwhile: it is the fence that has to be found.
-        with database._open(self.folder / "store") as connection:  # with the settings of the open file
+        with open_database(self.folder / "store") as connection:
             connection.execute("UPDATE versions SET fence = ?", [fence])
 
 

@@ -23,6 +23,7 @@ from headrace.aggregate import Value
 from headrace.define.fingerprint import fingerprint
 from headrace.define.model import LogicalView
 from headrace.define.query_rules import LONGEST_BYTES
+from headrace.duckdb_connections import literal
 from headrace.errors import ConflictError, HeadraceError, QuestionError, SqlError, did_you_mean
 from headrace.format import iso
 from headrace.serve.answer import Answer
@@ -293,7 +294,7 @@ def _literal(value: Value) -> str:
             return f"TIMESTAMPTZ '{iso(value)}'"
         case date():
             return f"DATE '{value.isoformat()}'"
-    return "'" + str(value).replace("'", "''") + "'"
+    return literal(value)
 
 
 def _rows(view: LogicalView, table: pa.Table) -> tuple[tuple[tuple[str, Type], ...], list[Row]]:

@@ -16,11 +16,10 @@ import orjson
 
 from headrace.define.model import View
 from headrace.disk import disk_full, is_disk_full, remove, sync
-from headrace.duckdb_connections import open_duckdb
+from headrace.duckdb_connections import literal, open_duckdb, run
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
 from headrace.faults import fault_point
-from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.key_ranges import KeyRange, cut, cut_by, range_bytes, stage
 from headrace.store.duckdb.levels import PANES, floor_to, levels_of
 from headrace.store.duckdb.merge_functions import register_functions

@@ -7,8 +7,8 @@ from typing import Any
 
 import duckdb
 
+from headrace.duckdb_connections import run
 from headrace.lazy import pa
-from headrace.store.duckdb.database import run
 from headrace.store.partial_columns import KEY_ID, PANE
 from headrace.store.step_changes import Follower, TouchedTicks
 from headrace.store.version import Version

@@ -17,61 +17,35 @@ from typing import Any
 
 import duckdb
 
-from headrace.disk import disk_full, is_disk_full, refuse_newer
-from headrace.duckdb_connections import open_duckdb
+from headrace.disk import disk_full, is_disk_full
+from headrace.duckdb_connections import literal, open_duckdb, run
 from headrace.errors import (
     CorruptionError,
-    FencedError,
     HeadraceError,
     HeldError,
     NewerFormatError,
     UnavailableError,
     WorkspaceError,
 )
-from headrace.store.duckdb.file_format import AUDITS_OF_4, BASES_OF_4, BASES_OF_5, READABLE, UPGRADES
+from headrace.store.duckdb.file_format import (
+    FORMAT,
+    REBUILD,
+    check_format,
+    show_as_current,
+    stored_format,
+    take_over,
+)
 from headrace.store.duckdb.merge_functions import MERGES, Functions
 from headrace.store.time_limit import interruptible
 from headrace.store.version import VersionId
 
-FORMAT = 6  # of the file and of the batch tables that it speaks of; a newer one is refused
-TABLES = (
-    """CREATE TABLE IF NOT EXISTS versions (
-  view VARCHAR NOT NULL, number BIGINT NOT NULL, definition VARCHAR NOT NULL, fingerprint VARCHAR NOT NULL,
-  state VARCHAR NOT NULL, changed_at_us BIGINT NOT NULL, home BIGINT, replaces BIGINT, fence BIGINT NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS bases (
-  view VARCHAR NOT NULL, number BIGINT NOT NULL, ordinal BIGINT NOT NULL, stream VARCHAR NOT NULL,
-  patience_ms BIGINT NOT NULL, horizon BIGINT NOT NULL, next_horizon BIGINT, built_to BIGINT NOT NULL,
-  applied_to BIGINT NOT NULL, position VARCHAR NOT NULL, newest_us BIGINT, applied_at_us BIGINT NOT NULL,
-  stalled VARCHAR, quarantined BOOLEAN, alarm VARCHAR, patience_from BIGINT NOT NULL, batch VARCHAR NOT NULL,
-  idle_us BIGINT)""",
-    """CREATE TABLE IF NOT EXISTS audits (
-  view VARCHAR NOT NULL, number BIGINT NOT NULL, stream VARCHAR NOT NULL, from_commit BIGINT NOT NULL,
-  to_commit BIGINT NOT NULL, at_us BIGINT NOT NULL, took_ms BIGINT NOT NULL, events BIGINT NOT NULL,
-  rows BIGINT NOT NULL, drift VARCHAR NOT NULL)""",
-    "CREATE TABLE IF NOT EXISTS numbers (view VARCHAR NOT NULL, last BIGINT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS store_format (version BIGINT NOT NULL)",
-)
-# The log of touched cells, and the versions of tables that are joined. An older Headrace that opens the file leaves
-# them alone, and then the log begins again: so they were added without a new format.
-LOG_TABLES = {
-    "pinned": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tables VARCHAR NOT NULL",
-    "followers": "view VARCHAR NOT NULL, name VARCHAR NOT NULL, number BIGINT, tick BIGINT, cursor VARCHAR",
-    "logs": "view VARCHAR NOT NULL, number BIGINT NOT NULL, from_tick BIGINT NOT NULL, to_tick BIGINT NOT NULL",
-    "touched": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tick BIGINT NOT NULL, at_us BIGINT NOT NULL, "
-    "key_id UUID NOT NULL, pane BIGINT NOT NULL",
-}
+open_database = partial(
+    open_duckdb, memory="1GB", checkpoint_threshold="64MB"
+)  # files are shared by equal settings only
 MOST_STATEMENTS = 256  # that are kept parsed
 DAMAGED = ".damaged"  # a note beside a file that was found damaged while it was in use
 _CORRUPT = re.compile(r"corrupt|checksum|serializ|not a valid duckdb|read enough bytes", re.IGNORECASE)
-_REBUILD = "or move the file away: views are then computed again from the lake"
 _FATAL = (duckdb.FatalException, duckdb.InternalException)
-
-
-class OutdatedError(CorruptionError):
-    """The file was written by an older Headrace. Nothing in it is needed: the lake has it all."""
-
-
-_open = partial(open_duckdb, memory="1GB", checkpoint_threshold="64MB")  # files are shared by equal settings only
 
 
 class Database:
@@ -105,9 +79,9 @@ class Database:
             self._functions: set[str] = set()  # those that were given to this database
             if not self.read_only:
                 self.give(MERGES)  # here, so that a step need not ask whether it has them
-            _check_format(self._root, self.path, self.read_only)
+            check_format(self._root, self.path, self.read_only)
             if not self.read_only:
-                _take_over(self._root, self._fence)
+                take_over(self._root, self._fence)
             self.writer = self._root.cursor()
         except duckdb.Error as error:
             self._root.close()
@@ -203,7 +177,7 @@ class Database:
         except IndexError:
             connection = self._root.cursor()
             if self.read_only:
-                _show_as_ours(connection)
+                show_as_current(connection)
         try:
             with interruptible(connection.interrupt):
                 yield connection
@@ -262,21 +236,10 @@ class Database:
         self._spare.clear()
 
 
-def run(connection: duckdb.DuckDBPyConnection, query: str, parameters: Any = None) -> list[tuple[Any, ...]]:
-    """Run and fetch to the end: an unfinished result would block its connection."""
-    rows: list[tuple[Any, ...]] = connection.execute(query, parameters).fetchall()
-    return rows
-
-
-def literal(text: object) -> str:
-    """A text as SQL writes it."""
-    return "'" + str(text).replace("'", "''") + "'"
-
-
 def read_all_blocks(path: Path) -> str | None:
     """Read every block of a batch table's file: what is wrong with it, by DuckDB's checksums; None if nothing is."""
     try:
-        with closing(_open(path, read_only=True)) as connection:
+        with closing(open_database(path, read_only=True)) as connection:
             tables = run(connection, "SELECT table_name FROM duckdb_tables() ORDER BY 1")
             for (table,) in tables:
                 run(connection, f'SELECT bit_xor(hash(t)) FROM "{table}" AS t')
@@ -315,7 +278,7 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             f"store {path} does not exist", expected="a file that `headrace up` made", fix="run `headrace up` first"
         )
     try:
-        return _open(path, read_only=read_only)
+        return open_database(path, read_only=read_only)
     except duckdb.Error as error:
         if is_disk_full(error):
             raise disk_full("views cannot be opened", path) from error
@@ -334,7 +297,7 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             raise NewerFormatError(
                 f"store {path} was written by a newer Headrace",
                 found=message,
-                fix=f"nothing was changed; use the newer Headrace, {_REBUILD}",
+                fix=f"nothing was changed; use the newer Headrace, {REBUILD}",
             ) from error
         raise corrupt(path, error) from error
 
@@ -342,67 +305,4 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
 def format_of(path: Path) -> int:
     """The format version of a store that no process has open."""
     with closing(_connect(path, read_only=True)) as connection:
-        return _format(connection) or FORMAT
-
-
-def _format(connection: duckdb.DuckDBPyConnection) -> int | None:
-    there = run(connection, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'store_format'")
-    return run(connection, "SELECT max(version) FROM store_format")[0][0] if there else None
-
-
-def _check_format(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> None:
-    version = _format(connection)
-    if version is not None and version < (READABLE if read_only else min(UPGRADES)):
-        raise OutdatedError(
-            f"store {path} has format {version}; this Headrace writes format {FORMAT}",
-            fix="`headrace up` upgrades it, or computes the views again from the lake",
-        )
-    if version is not None and version > FORMAT:
-        run(connection, "PRAGMA disable_checkpoint_on_shutdown")  # else closing it would write to it
-        refuse_newer(f"store {path}", version, FORMAT, otherwise=_REBUILD)
-
-
-def _show_as_ours(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let a connection that cannot upgrade the file read an older format as if it were this one."""
-    version = _format(connection) or FORMAT
-    there = {name for (name,) in run(connection, "SELECT table_name FROM duckdb_tables()")}
-    for name in LOG_TABLES.keys() - there:
-        run(connection, f"CREATE TEMP TABLE {name} ({LOG_TABLES[name]})")
-    if version > 5:
-        return
-    ((database,),) = run(connection, "SELECT current_database()")
-    tables = {name: f'"{database}".main.{name}' for name in ("versions", "audits", "bases")}
-    bases = BASES_OF_4.format(**tables) if version <= 4 else f"FROM {tables['bases']}"
-    run(connection, f"CREATE TEMP VIEW bases AS {BASES_OF_5.format(bases=bases)}")
-    if version > 4:
-        return
-    run(connection, f"CREATE TEMP VIEW audits AS {AUDITS_OF_4.format(**tables)}")
-
-
-def _take_over(connection: duckdb.DuckDBPyConnection, fence: int) -> None:
-    for table in (*TABLES, *(f"CREATE TABLE IF NOT EXISTS {name} ({of})" for name, of in LOG_TABLES.items())):
-        run(connection, table)
-    run(connection, f"INSERT INTO store_format SELECT {FORMAT} WHERE NOT EXISTS (FROM store_format)")
-    ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
-    if highest is not None and highest > fence:
-        raise FencedError(
-            "the store was taken over by a later process",
-            found=f"fence {highest}",
-            expected=f"at most {fence}, the fence of this process",
-            fix="nothing was changed; stop this process",
-        )
-    _upgrade(connection)
-    run(connection, "UPDATE versions SET fence = ?", [fence])
-
-
-def _upgrade(connection: duckdb.DuckDBPyConnection) -> None:
-    """Upgrade a file of an older format, in one transaction."""
-    older = _format(connection)
-    if older is None or older == FORMAT:
-        return
-    connection.begin()
-    for version in range(older, FORMAT):
-        for statement in UPGRADES[version]:
-            run(connection, statement)
-    run(connection, "UPDATE store_format SET version = ?", [FORMAT])
-    connection.commit()
+        return stored_format(connection) or FORMAT

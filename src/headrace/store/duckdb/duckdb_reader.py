@@ -10,7 +10,8 @@ from pathlib import Path
 
 import duckdb
 
-from headrace.store.duckdb.database import Database, run
+from headrace.duckdb_connections import run
+from headrace.store.duckdb.database import Database
 from headrace.store.duckdb.folds import step_rows
 from headrace.store.duckdb.row_cache import CachedRows, Lookups
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving

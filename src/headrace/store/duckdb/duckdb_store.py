@@ -11,12 +11,13 @@ from pathlib import Path
 import duckdb
 
 from headrace.define.model import View
+from headrace.duckdb_connections import run
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import FencedError
 from headrace.faults import fault_point
 from headrace.store.duckdb.batch_folder import clean, compare_layers, compare_with_table, faults_of, make_table
 from headrace.store.duckdb.change_log import LogWriter, forget_log, read_followers
-from headrace.store.duckdb.database import Database, run
+from headrace.store.duckdb.database import Database
 from headrace.store.duckdb.duckdb_reader import DuckReader
 from headrace.store.duckdb.merge_step import merge, move
 from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of

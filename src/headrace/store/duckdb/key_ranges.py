@@ -11,8 +11,8 @@ import duckdb
 
 from headrace.aggregate import PartialColumn
 from headrace.define.model import View
+from headrace.duckdb_connections import literal, run
 from headrace.engine.duckdb_terms import duckdb_name
-from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.levels import LEVELS, floor_to
 from headrace.store.partial_columns import EVENTS, KEY_ID, PANE, partials_of
 

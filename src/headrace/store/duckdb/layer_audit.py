@@ -13,10 +13,10 @@ from pathlib import Path
 import duckdb
 
 from headrace.define.model import View
+from headrace.duckdb_connections import run
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.store.agreement import Agreement, Pair
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained, read_files
-from headrace.store.duckdb.database import run
 from headrace.store.duckdb.key_ranges import cut, range_bytes, stage
 from headrace.store.duckdb.table_sql import folded_columns
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partials_of

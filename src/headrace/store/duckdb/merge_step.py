@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import duckdb
 
+from headrace.duckdb_connections import run
 from headrace.errors import FencedError
 from headrace.lazy import pa
-from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables_of
 from headrace.store.duckdb.table_sql import ROWS, STAGED, merge_few, merge_many
 from headrace.store.duckdb.version_rows import FENCED, gone, position_text

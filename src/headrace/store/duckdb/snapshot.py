@@ -10,11 +10,12 @@ import duckdb
 
 from headrace.define.model import View
 from headrace.define.table_parts import holds_rows_of_table
+from headrace.duckdb_connections import run
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.lazy import pa
 from headrace.store.duckdb.change_log import read_cells, read_cells_again, read_followers, read_log, read_ticks
-from headrace.store.duckdb.database import Database, run
+from headrace.store.duckdb.database import Database
 from headrace.store.duckdb.folds import (
     SPANS,
     TableSource,

@@ -7,9 +7,10 @@ from pathlib import Path
 from headrace.errors import CorruptionError, HeldError, NewerFormatError
 from headrace.lazy import Logger
 from headrace.store.duckdb.batch_table import check_batch_table
-from headrace.store.duckdb.database import DAMAGED, OutdatedError, read_all_blocks
+from headrace.store.duckdb.database import DAMAGED, read_all_blocks
 from headrace.store.duckdb.duckdb_reader import batch_folder, store_files
 from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.duckdb.file_format import OutdatedError
 
 ASIDE = "set-aside-"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import duckdb
 
 from headrace.define.model import ARRIVED, View
+from headrace.duckdb_connections import run
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.lazy import pa
-from headrace.store.duckdb.database import run
 from headrace.store.duckdb.table_sql import DUCKDB_ROW, place_column, stored_columns
 from headrace.store.partial_columns import KEY_ID, partials_of, plain_name
 from headrace.store.store_contract import Partials

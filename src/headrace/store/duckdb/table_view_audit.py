@@ -13,12 +13,12 @@ from pathlib import Path
 import duckdb
 
 from headrace.define.model import View
+from headrace.duckdb_connections import literal, run
 from headrace.engine.duckdb_session import register_function
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.engine.time_functions import register as register_times
 from headrace.errors import UnavailableError
 from headrace.store.duckdb.batch_table import MEMORY_MB, UNFINISHED, connect, explained
-from headrace.store.duckdb.database import literal, run
 from headrace.store.duckdb.key_ranges import cut_rows, range_bytes, stage
 from headrace.store.duckdb.layer_audit import compare
 from headrace.store.duckdb.snapshot import DuckSnapshot, speed_tables, speed_tables_of

@@ -19,10 +19,10 @@ from headrace.aggregate import Aggregate, ArrowFunction
 from headrace.aggregate.merges import SUM
 from headrace.define.model import ARRIVED, Stream, View
 from headrace.define.relation import PLACE
+from headrace.duckdb_connections import run
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_type
 from headrace.engine.duckdb_views import duckdb_view
 from headrace.language.terms import Expression
-from headrace.store.duckdb.database import run
 from headrace.store.duckdb.stored_rows import ADDED, POSITION, ROW_ID, changed_rows, present_rows
 from headrace.store.duckdb.table_sql import ROW, place_column, same_place
 from headrace.store.key_ids import key_id_of_duckdb

@@ -15,12 +15,13 @@ from functools import partial
 
 import duckdb
 
+from headrace.duckdb_connections import run
 from headrace.engine.duckdb_session import register_function
 from headrace.engine.time_functions import register as register_times
 from headrace.errors import FencedError, HeadraceError
 from headrace.faults import fault_point
 from headrace.lazy import Logger
-from headrace.store.duckdb.database import Database, run
+from headrace.store.duckdb.database import Database
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.snapshot import find_serving, speed_tables
 from headrace.store.duckdb.stored_rows import stage_changes, types_of

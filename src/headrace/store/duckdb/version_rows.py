@@ -14,8 +14,8 @@ import orjson
 
 from headrace.define.fingerprint import from_json, to_json
 from headrace.define.model import View
+from headrace.duckdb_connections import run
 from headrace.errors import ConflictError, FencedError
-from headrace.store.duckdb.database import run
 from headrace.store.store_contract import Audit, Drift
 from headrace.store.version import NOT_PINNED, Base, BatchTable, Pinned, Point, Version
 from headrace.transport.position import Position

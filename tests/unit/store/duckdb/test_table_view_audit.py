@@ -9,11 +9,11 @@ from typing import NoReturn
 
 import pytest
 
+from headrace.duckdb_connections import run
 from headrace.errors import ConflictError, UnavailableError
 from headrace.maintain.batch_layer import BatchLayer
 from headrace.maintain.table_view_audits import TableAudits
 from headrace.store.duckdb.batch_folder import HERE_ROWS
-from headrace.store.duckdb.database import run
 from headrace.store.duckdb.snapshot import speed_tables
 from headrace.store.duckdb.table_view_audit import compare_with_rows, export_rows
 from headrace.store.partial_columns import partial_columns

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from headrace.server.describe_versions import describe_versions
-from headrace.store.duckdb.database import FORMAT, OutdatedError
 from headrace.store.duckdb.duckdb_reader import open_file
 from headrace.store.duckdb.duckdb_store import DuckStore
+from headrace.store.duckdb.file_format import FORMAT, OutdatedError
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import INT, STRING
