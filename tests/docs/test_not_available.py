@@ -10,6 +10,8 @@ import pytest
 from headrace.define.catalog import parse
 from headrace.errors import DefinitionError, WorkspaceError
 from headrace.workspace.settings import Workspace
+from tests import wording
+from tests.docs.sources import sentences_of
 
 ROOT = Path(__file__).parents[2]
 WORDS = re.compile(r"not (?:yet )?(?:available|supported|implemented)")
@@ -65,6 +67,28 @@ JOINS = {
     "a table that joins another": [f"{VIEW} latest l JOIN users u ON l.id = u.id"],
 }  # fmt: skip
 
+# Statements whose refusal says so. Most others are in tests/unit.
+STATEMENTS = [
+    f"{VIEW} clicks GROUP BY count_window(5)",
+    f"{VIEW} clicks WHERE url SIMILAR TO 'a'",
+    f"{VIEW} clicks TABLESAMPLE (BUCKET 1 OUT OF 4)",
+    f"{VIEW} clicks GROUP BY id ORDER BY ALL",
+    f"{VIEW} clicks GROUP BY CEIL(at TO HOUR)",
+    f"{VIEW} clicks GROUP BY JSON_VALUE(url, '$.a' DEFAULT 'x' ON EMPTY)",
+    "CREATE MATERIALIZED VIEW v AS SELECT DISTINCT ON (id) id, url FROM clicks",
+    "CREATE STREAM s AS SELECT * FROM clicks LATERAL VIEW explode(explode(split(url, ' '))) t AS w",
+    "CREATE STREAM s AS SELECT *, lag(url) OVER (PARTITION BY id ORDER BY at) AS p FROM clicks",
+    "CREATE STREAM s AS SELECT * FROM CHANGES(totals)",
+    "CREATE STREAM s (a INT) FORMAT UPSERT ENCODE JSON",
+    "CREATE VIEW v (a, b) AS SELECT id, hits FROM totals",
+]
+# Places in the source where no sentence of tests/wording can be met, and why.
+ELSEWHERE = {
+    "workspace/settings.py": "the text of the setting; `test_a_cluster_is_refused`",
+    "engine/spark_relations.py": "rows that are not in a workspace, which no command reads",
+    "web/body.py": "of HTTP: tests/surfaces/test_http_formats.py",
+}
+
 
 def pages() -> list[Path]:
     found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
@@ -94,6 +118,13 @@ def test_what_a_page_calls_not_available_is_refused(part: str) -> None:
         assert refused(definition)
 
 
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_what_a_message_calls_not_available_is_refused(statement: str) -> None:
+    message = refused(statement)
+    assert WORDS.search(message)
+    wording.check(message)
+
+
 @pytest.mark.parametrize("row", JOINS)
 def test_joins_that_are_not_supported_are_refused(row: str) -> None:
     for definition in JOINS[row]:
@@ -111,3 +142,14 @@ def test_a_cluster_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError) as error:
         Workspace.open(tmp_path)
     assert "spark://host:7077" in str(error.value)
+
+
+def test_every_such_message_is_met_by_a_test() -> None:
+    """Of each message with these words, tests/wording has the sentence, which a test met where something is refused."""
+    texts = "\n".join(file.read_text() for file in wording.FOLDER.rglob("*.txt"))
+    unmet = [
+        f"{place}: {pattern}"
+        for place, pattern in sentences_of(WORDS)
+        if not re.search(pattern, texts) and place.partition(":")[0] not in ELSEWHERE
+    ]
+    assert not unmet

@@ -105,6 +105,7 @@ def test_a_helper_that_fails_is_found_behind_others() -> None:
 
 def test_every_sentence_belongs_to_a_test() -> None:
     files = list(wording.FOLDER.rglob("*.txt"))
+    assert files
     lost = [
         f"{file.relative_to(TESTS)}: {test}"
         for file in files

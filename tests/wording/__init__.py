@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,12 @@ import pytest
 
 FOLDER = Path(__file__).parent
 TESTS = FOLDER.parent
-HEAD = re.compile(r"^= (test_\w+(?:\[[\d-]+\])?)(?: \d+)?\n", re.MULTILINE)  # test, its parameters, and a number
+# Test with the numbers of its parameters, which sentence of it, and what it tries.
+HEAD = re.compile(r"^= (test_\w+(?:\[[\d-]+\])?)(?: \d+)?(?: \| (.*))?\n", re.MULTILINE)
+LONGEST = 100  # characters of what a test tries
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,}|(?<=localhost:)\d{4,}")
 FEWER = "the sentences of this test in {} are more than it has checked; `pytest --update-wording` removes the others"
 
-Sentences = dict[str, list[str]]  # by test
 E = TypeVar("E", bound=BaseException)
 
 
@@ -32,24 +34,40 @@ def file_of(path: Path) -> Path:
     return FOLDER / folder / f"{below[0]}.txt" if folder == "unit" and len(below) > 1 else FOLDER / f"{folder}.txt"
 
 
-def read(file: Path) -> Sentences:
-    sentences: Sentences = {}
+@dataclass
+class Entry:
+    """The sentences of a test, and what it tries."""
+
+    about: str = ""
+    texts: list[str] = field(default_factory=list)
+
+
+Entries = dict[str, Entry]  # by test
+
+
+def read(file: Path) -> Entries:
+    entries: Entries = {}
     _, *parts = HEAD.split(file.read_text()) if file.exists() else [""]
-    for test, text in zip(parts[::2], parts[1::2], strict=True):
-        sentences.setdefault(test, []).append(text.strip("\n"))
-    return sentences
+    for test, about, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        entries.setdefault(test, Entry(about or "")).texts.append(text.strip("\n"))
+    return entries
 
 
-def write(file: Path, sentences: Sentences) -> None:
+def write(file: Path, entries: Entries) -> None:
     file.parent.mkdir(exist_ok=True)
-    entries = []
-    for test, texts in sorted(sentences.items()):
-        for number, text in enumerate(texts, 1):
-            entries.append(f"= {test}{f' {number}' if len(texts) > 1 else ''}\n{text}\n")
-    if entries:
-        file.write_text("\n".join(entries))
+    lines = []
+    for test, entry in sorted(entries.items(), key=lambda pair: _in_order(pair[0])):
+        for number, text in enumerate(entry.texts, 1):
+            count = f" {number}" if len(entry.texts) > 1 else ""
+            lines.append(f"= {test}{count}{entry.about and f' | {entry.about}'}\n{text}\n")
+    if lines:
+        file.write_text("\n".join(lines))
     else:
         file.unlink(missing_ok=True)
+
+
+def _in_order(test: str) -> list[tuple[str, int]]:
+    return [(name, int(number or 0)) for name, number in re.findall(r"([^\d]+)(\d*)", test)]
 
 
 class Running:
@@ -58,15 +76,17 @@ class Running:
     def __init__(self, item: pytest.Item, plugin: Plugin) -> None:
         self.file = file_of(item.path)
         self.name = name_of(item)
-        self.known = plugin.sentences(self.file).get(self.name, [])
+        self.about = about(item)
+        self.known = plugin.entries(self.file).get(self.name, Entry()).texts
         self.checked: list[str] = []
         self.update = plugin.update
         folders: pytest.TempPathFactory = item.config._tmp_path_factory  # type: ignore[attr-defined]
+        self._place = re.compile(rf"{re.escape(str(item.path))}(:\d+)*")
         self._folders = re.compile(rf"{re.escape(str(folders.getbasetemp()))}/[^/\s'\"`:;,)]+")
 
     def normal(self, text: object) -> str:
-        """A text without what differs from run to run: temporary folders and ports."""
-        lines = PORT.sub("PORT", self._folders.sub("TMP", str(text))).splitlines()
+        """A text without what differs from run to run: temporary folders, ports, and places in the test itself."""
+        lines = PORT.sub("PORT", self._folders.sub("TMP", self._place.sub("HERE", str(text)))).splitlines()
         return "\n".join(line.rstrip() for line in lines).strip("\n")
 
     def next(self) -> str:
@@ -78,13 +98,12 @@ class Plugin:
     """Follows which test runs, and writes the files again if asked."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config = config
         self.update = bool(config.getoption("--update-wording"))
-        self._files: dict[Path, Sentences] = {}
-        self._changed: dict[Path, Sentences] = {}
+        self._files: dict[Path, Entries] = {}
+        self._changed: dict[Path, Entries] = {}
         self._tests: dict[tuple[Path, str], str] = {}
 
-    def sentences(self, file: Path) -> Sentences:
+    def entries(self, file: Path) -> Entries:
         if file not in self._files:
             self._files[file] = read(file)
         return self._files[file]
@@ -100,18 +119,17 @@ class Plugin:
         if running.checked:
             other = self._tests.setdefault((running.file, running.name), item.nodeid)
             assert other == item.nodeid, f"{running.name} has sentences in two files of tests; rename one: {other}"
-        if running.update and running.checked != running.known:
-            self._changed.setdefault(running.file, {})[running.name] = running.checked
+        if running.update:
+            self._changed.setdefault(running.file, {})[running.name] = Entry(running.about, running.checked)
         else:
             assert len(running.checked) == len(running.known), FEWER.format(running.file)
         return result
 
     def pytest_sessionfinish(self) -> None:
-        if self.update:
-            for file in {*self._changed, *self._files}:
-                sentences = read(file) | self._changed.get(file, {})
-                names = names_in(file)
-                write(file, {test: texts for test, texts in sentences.items() if texts and bare(test) in names})
+        for file, changed in self._changed.items():
+            names = names_in(file)
+            entries = read(file) | changed
+            write(file, {test: entry for test, entry in entries.items() if entry.texts and bare(test) in names})
 
 
 _running: Running | None = None
@@ -122,6 +140,13 @@ def name_of(item: pytest.Item) -> str:
     name = str(getattr(item, "originalname", item.name))
     call: Any = getattr(item, "callspec", None)
     return f"{name}[{'-'.join(dict.fromkeys(map(str, call.indices.values())))}]" if call else name
+
+
+def about(item: pytest.Item) -> str:
+    """What a test with parameters tries: its first text."""
+    call: Any = getattr(item, "callspec", None)
+    texts = [value for value in call.params.values() if isinstance(value, str)] if call else []
+    return " ".join(texts[0].split())[:LONGEST] if texts else ""
 
 
 def bare(test: str) -> str:
@@ -152,10 +177,10 @@ def check_line(output: str | Iterable[object], *values: object) -> None:
     __tracebackhide__ = True
     running = _current()
     texts = output.splitlines() if isinstance(output, str) else [str(each) for each in output]
-    lines = {running.normal(text).strip(): text for text in texts}
+    lines = {running.normal(text).strip(): text for text in texts if text.strip()}
     expected = running.next()
     if running.update and expected not in lines:
-        fitting = [line for line, text in lines.items() if line and not _lacking(text, values)]
+        fitting = [line for line, text in lines.items() if not _lacking(text, values)]
         assert fitting, f"no line of the output names {values}:\n{output}"
         expected = max(fitting, key=lambda line: difflib.SequenceMatcher(None, line, expected).ratio())
     assert expected in lines, f"{running.file} has for {running.name}:\n{expected or 'no sentence'}\n{output}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from headrace.errors import FencedError
 from headrace.store.duckdb import store_files
 from headrace.store.store_contract import Store
+from tests import wording
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import VIEW
 
@@ -48,7 +47,7 @@ def test_a_store_that_starts_anew_has_them_and_the_numbers_of_versions(tmp_path:
     )  # as it does while 1 holds its file
     assert successor.stored_texts("sink") == {"a": "1"}
     assert successor.register(VIEW, "a", {"events": 5}).number == 2
-    with pytest.raises(FencedError, match="the sink 'a' was not recorded; found fence 2"):
+    with wording.raises(FencedError, "a", 2):
         paused.keep("sink", "a", "0")
     assert successor.stored_texts("sink") == {"a": "1"}
     successor.close()

@@ -20,6 +20,7 @@ from headrace.serve.question import Question
 from headrace.serve.recent_answers import RecentAnswers
 from headrace.store.store_contract import Snapshot, Store
 from headrace.store.version import Version
+from tests import wording
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, versions
 from tests.unit.store.partial_files import Event, make_view, simple_event
 
@@ -189,7 +190,7 @@ def test_a_short_read_of_a_view_that_is_dropped_meanwhile_fails_as_any_later_one
             store.drop("traffic")
         return 0, None
 
-    with pytest.raises(NotFoundError, match="view 'traffic' does not exist"):
+    with wording.raises(NotFoundError, "traffic"):
         answer(store, question, drop, NOW)
     assert store.serving_now("traffic") is None
 

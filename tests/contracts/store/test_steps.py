@@ -20,6 +20,7 @@ from headrace.store.store_contract import Store
 from headrace.store.version import Point
 from headrace.transport.position import START, Position
 from headrace.types import DOUBLE, STRING, TIMESTAMP
+from tests import wording
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import TOTAL, VIEW, build, counted, end_beat, find, merge, serving, step, write
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
@@ -78,7 +79,7 @@ def test_a_step_that_does_not_fit_changes_nothing(store: Store, tmp_path: Path) 
     store.register(other, "b", {"events": 5})
     store.apply(step(0, 1), {("other", 1): []})
     file = write_partials(tmp_path / "p", VIEW, [simple_event("/a", 0)])
-    with pytest.raises(FencedError, match=r"view 'other' version 1: commits \[0, 1\).*found commit 1 and fence 7"):
+    with wording.raises(FencedError, "other", 1, 0, 7):
         store.apply(step(0, 1), {("traffic", 1): [file], ("other", 1): [file]})
     assert serving(store).bases[0].applied_to == 0
     assert counted(store, serving(store)) == 0

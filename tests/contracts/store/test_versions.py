@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from headrace.errors import ConflictError, FencedError
 from headrace.store.store_contract import Store
 from headrace.types import INT, STRING
+from tests import wording
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import (
     VIEW,
@@ -48,14 +47,14 @@ def test_a_version_with_history_is_built_before_it_serves(store: Store, tmp_path
     version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
     assert (version.state, version.bases[0].horizon, version.bases[0].applied_to) == ("registered", 3, 3)
     assert not version.complete
-    with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found state registered"):
+    with wording.raises(ConflictError, 1):
         store.promote("traffic", 1)
     store.build("traffic", 1, "events", 1)
     store.build("traffic", 1, "events", 3)
     assert (find(store, version).state, find(store, version).bases[0].built_to) == ("building", 3)
     table = store.make_batch_table(version, (0, 3), [write(tmp_path, VIEW, [simple_event("/a", 0)])])
     assert (table.from_commit, table.to_commit, table.rows, table.events) == (0, 3, 1, 1)
-    with pytest.raises(ConflictError, match="found horizon 3"):
+    with wording.raises(ConflictError, 3):
         store.fill("traffic", 1, "events", replace(table, to_commit=2))
     store.fill("traffic", 1, "events", table)
     ready = find(store, version)
@@ -67,7 +66,7 @@ def test_a_version_with_history_is_built_before_it_serves(store: Store, tmp_path
 
 def test_rows_of_a_version_that_is_not_built_cannot_be_read(store: Store) -> None:
     version = store.register(VIEW, "a", {"events": 5}, {"events": point(3)})
-    with pytest.raises(Exception, match="view 'traffic' version 1 has no rows to read; found state registered"):
+    with wording.raises(Exception, "traffic", 1):
         counted(store, version)
 
 
@@ -78,7 +77,7 @@ def test_promote_swaps_and_the_older_one_is_frozen(store: Store, tmp_path: Path)
     store.promote("traffic", 2)
     assert states(store) == [(1, "retired"), (2, "serving")]
     assert counted(store, second) == 1
-    with pytest.raises(ConflictError, match="another version serves"):
+    with wording.raises(ConflictError):
         store.apply(step(1, 2), {first.id: []})
 
 
@@ -86,7 +85,7 @@ def test_a_version_behind_the_one_that_serves_is_not_promoted(store: Store, tmp_
     first = store.register(VIEW, "a", {"events": 5})
     store.register(VIEW, "b", {"events": 5})
     merge(store, tmp_path, first, [simple_event("/a", 0)])
-    with pytest.raises(ConflictError, match="found 0 commits of events; the serving version has 1 commits of events"):
+    with wording.raises(ConflictError, 0, 1):
         store.promote("traffic", 2)
     assert states(store) == [(1, "serving"), (2, "ready")]
 
@@ -108,7 +107,7 @@ def test_a_free_edit_takes_the_rows_over(store: Store, tmp_path: Path) -> None:
     assert counted(store, serving(store)) == 1
     merge(store, tmp_path, adopted, [simple_event("/b", 0)])
     assert counted(store, serving(store)) == 2
-    with pytest.raises(ConflictError, match="its rows are gone"):
+    with wording.raises(ConflictError):
         store.revive("traffic", 1)
 
 
@@ -140,7 +139,7 @@ def test_a_retired_version_is_brought_on_again(store: Store, tmp_path: Path) -> 
 def test_forget_removes_a_version_that_does_not_serve(store: Store, tmp_path: Path) -> None:
     built = build(store, tmp_path, [[simple_event("/a", 0)]])
     store.promote("traffic", 1)
-    with pytest.raises(ConflictError, match="found it serves"):
+    with wording.raises(ConflictError):
         store.forget("traffic", 1)
     build(store, tmp_path, [[simple_event("/a", 0)]])
     store.promote("traffic", 2)
@@ -177,7 +176,7 @@ def test_a_version_that_is_gone_is_named(store: Store) -> None:
         lambda: store.begin_beat("traffic", 1, "events"),
         lambda: store.apply(step(0, 1), {("traffic", 1): []}),
     ):
-        with pytest.raises(ConflictError, match="version 1 has changed meanwhile; found no such version"):
+        with wording.raises(ConflictError, 1):
             call()
 
 
@@ -236,7 +235,7 @@ def test_a_lower_fence_is_refused(place: Place) -> None:
     store = place.open(7)
     store.register(VIEW, "a", {"events": 5})
     store.close()
-    with pytest.raises(FencedError, match="taken over by a later process; found fence 7; expected at most 6"):
+    with wording.raises(FencedError, 7, 6):
         place.open(6)
 
 
@@ -250,7 +249,7 @@ def test_a_writer_that_was_taken_over_from_changes_nothing(place: Place, tmp_pat
         lambda: older.register(VIEW, "b", {"events": 5}, {"events": point(1)}),
         lambda: older.drop("traffic"),
     ):
-        with pytest.raises(FencedError, match="nothing was changed; another process has taken over"):
+        with wording.raises(FencedError):
             call()
     older.close()
     newer = place.open(8)

@@ -17,6 +17,7 @@ from headrace.language.terms import Expression
 from headrace.plan.edits import describe_output
 from headrace.store.partial_columns import partials_of
 from headrace.types import INT, STRING
+from tests import wording
 from tests.aggregates import TEST_ONLY, CountAbove, NewestBy, Tally
 
 FIELDS = "word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), tags ARRAY<STRING>"
@@ -79,27 +80,27 @@ def test_a_definition_survives_json_and_is_described_in_sql() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selected", "error"),
+    ("selected", "values"),
     [
-        ("tally(small) AS n", "tally takes no argument; found 1"),
-        ("tally(*) AS n", "tally takes no argument; found 1"),
-        ("newest_by(word, small, big) AS n", "newest_by takes 2 arguments; found 3"),
-        ("newest_by(word) AS n", "newest_by takes a value as 'by', found nothing; write newest_by(value, by)"),
-        ("newest_by(word, tags) AS n", "newest_by takes a single value; found ARRAY<STRING> (tags)"),
-        ("count_above(small) AS n", "takes a number as 'limit', found nothing; write count_above(expression, limit)"),
-        ("count_above(small, big) AS n", "count_above takes a constant as 'limit'; expected a number"),
-        ("count_above(small, 1 + 1) AS n", "count_above takes a constant as 'limit'; expected a number"),
-        ("count_above(small, 'x') AS n", "count_above takes a constant as 'limit'; found 'x'; expected a number"),
-        ("count_above(small, TRUE) AS n", "count_above takes a constant as 'limit'; found TRUE; expected a number"),
-        ("count_above(word, 1) AS n", "count_above takes a number, found STRING (word); cast it"),
-        ("newest_by(nosuch, wrong) AS n", "has no field 'nosuch'"),
-        ("newest_by(nosuch, wrong) AS n", "has no field 'wrong'"),
+        ("tally(small) AS n", ("1",)),
+        ("tally(*) AS n", ("1",)),
+        ("newest_by(word, small, big) AS n", ("newest_by", "2", "3")),
+        ("newest_by(word) AS n", ("newest_by(value, by)",)),
+        ("newest_by(word, tags) AS n", ("newest_by", "ARRAY", "STRING")),
+        ("count_above(small) AS n", ("count_above(expression, limit)",)),
+        ("count_above(small, big) AS n", ("count_above", "limit")),
+        ("count_above(small, 1 + 1) AS n", ("count_above", "limit")),
+        ("count_above(small, 'x') AS n", ("count_above", "limit", "x")),
+        ("count_above(small, TRUE) AS n", ("count_above", "limit", "TRUE")),
+        ("count_above(word, 1) AS n", ("count_above", "STRING")),
+        ("newest_by(nosuch, wrong) AS n", ("nosuch",)),
+        ("newest_by(nosuch, wrong) AS n", ("wrong",)),
     ],
 )
-def test_the_error_of_a_wrong_call_names_the_arguments(selected: str, error: str) -> None:
+def test_the_error_of_a_wrong_call_names_the_arguments(selected: str, values: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError) as raised:
         view(selected)
-    assert error in str(raised.value)
+    wording.check(raised.value, *values)
 
 
 def test_a_wrong_call_in_python_names_its_line() -> None:
@@ -146,23 +147,23 @@ def test_aggregates_that_choose_and_keep_are_equal_in_sql_and_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "values"),
     [
-        ("last(word, 0)", "last takes a whole number from 1 to 1,000 as 'n', found 0"),
-        ("last(word, TRUE)", "last takes no flag for NULL; write last(word) FILTER (WHERE word IS NOT NULL)"),
-        ("max_by(word, small, 5000)", "max_by takes a whole number from 1 to 1,000 as 'n', found 5000"),
-        ("max_by(word)", "write max_by(value, by)"),
-        ("count(DISTINCT)", "count_distinct"),
+        ("last(word, 0)", ("1,000", "n")),
+        ("last(word, TRUE)", ("last(word)", "FILTER", "WHERE", "IS NOT NULL")),
+        ("max_by(word, small, 5000)", ("max_by", "1,000", "n", "5000")),
+        ("max_by(word)", ("max_by(value, by)",)),
+        ("count(DISTINCT)", ("count_distinct",)),
         (
             "sample(word)",
-            "as 'n', found nothing; write sample(expression, n)",
+            ("sample(expression, n)",),
         ),
-        ("collect_list(DISTINCT word)", "write collect_set(word)"),
-        ("sum(DISTINCT small)", "write sum(small) without DISTINCT"),
+        ("collect_list(DISTINCT word)", ("collect_set(word)",)),
+        ("sum(DISTINCT small)", ("sum(small)", "DISTINCT")),
     ],
 )
-def test_calls_that_do_not_fit_say_what_to_write(call: str, message: str) -> None:
+def test_calls_that_do_not_fit_say_what_to_write(call: str, values: tuple[str, ...]) -> None:
     fields = "word STRING, small INT, at TIMESTAMP NOT NULL, WATERMARK FOR at AS at"
     with pytest.raises(DefinitionError) as caught:
         parse(f"CREATE STREAM events ({fields}); CREATE MATERIALIZED VIEW v AS SELECT {call} AS c FROM events")
-    assert message in str(caught.value)
+    wording.check(caught.value, *values)

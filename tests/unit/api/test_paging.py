@@ -19,6 +19,7 @@ from headrace.serve.question import Question
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
+from tests import wording
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 MINUTE = 60_000
@@ -97,7 +98,7 @@ def test_after_an_edit_between_two_pages_reading_starts_again(store: DuckStore, 
 def test_reading_fails_if_a_view_is_edited_repeatedly(store: DuckStore, tmp_path: Path) -> None:
     merge(store, tmp_path, *(simple_event(f"/{n}", 0, 1) for n in range(9)))
     edits = [lambda n=n: store.adopt(make_view(), f"g{n}", {"events": 0}, n) and None for n in range(1, 9)]
-    with pytest.raises(ConflictError, match="view 'v' was edited 3 times while its rows were read; ask again"):
+    with wording.raises(ConflictError, "v", 3):
         read_whole(ask_store(store, *edits), Question.of("v"))
 
 

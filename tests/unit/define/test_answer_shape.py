@@ -13,6 +13,7 @@ from headrace.define.model import View
 from headrace.define.outputs import outputs_of, written
 from headrace.errors import DefinitionError
 from headrace.plan.edits import classify, describe_view
+from tests import wording
 
 FIELDS = "page STRING, country STRING, status INT, bytes BIGINT, price DECIMAL(12,2), at TIMESTAMP NOT NULL"
 STREAM = f"CREATE STREAM visits ({FIELDS}, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);\n"
@@ -85,25 +86,25 @@ def test_sql_and_python_make_the_same_view() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "values"),
     [
-        (lambda: query().agg(n=hr.count(), m="n / nosuch"), "view 'v' has no field 'nosuch'"),
-        (lambda: query().agg(n=hr.count(), m="n / status"), "status is neither an aggregate nor in GROUP BY"),
-        (lambda: query().agg(n=hr.count()).having("n"), "HAVING takes a condition, in 'n'; found BIGINT (count(*))"),
+        (lambda: query().agg(n=hr.count(), m="n / nosuch"), ("v", "nosuch")),
+        (lambda: query().agg(n=hr.count(), m="n / status"), ("GROUP BY",)),
+        (lambda: query().agg(n=hr.count()).having("n"), ("HAVING", "BIGINT", "count(*)")),
         (
             lambda: query().agg(n=hr.count()).order_by("1"),
-            "ORDER BY 1 names no column, in '1'; expected the name of a column",
+            ("ORDER BY", "1"),
         ),
-        (lambda: query().agg(n=hr.count()).order_by("n DOWN"), "found 'DOWN'"),
-        (lambda: query().agg(n=hr.count()).limit(0), "LIMIT is out of range; found 0; expected 1 to 10,000"),
-        (lambda: query().agg(n=hr.count()).limit("5"), "limit takes a number of rows; found '5'"),
-        (lambda: query().agg(n=5), "the column 'n' is not an aggregate"),
+        (lambda: query().agg(n=hr.count()).order_by("n DOWN"), ("DOWN",)),
+        (lambda: query().agg(n=hr.count()).limit(0), ("LIMIT", "10,000")),
+        (lambda: query().agg(n=hr.count()).limit("5"), ("5",)),
+        (lambda: query().agg(n=5), ("n",)),
     ],
 )
-def test_mistakes_in_python(make: object, says: str) -> None:
+def test_mistakes_in_python(make: object, values: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError) as error:
         hr.View("v", make())  # type: ignore[operator]
-    assert says in str(error.value)
+    wording.check(error.value, *values)
 
 
 BASE = f"SELECT page, count(*) AS n, sum(bytes) AS b FROM visits GROUP BY page, {MINUTE}"
@@ -147,5 +148,5 @@ def test_a_key_may_be_in_an_expression() -> None:
 
 
 def test_a_nested_result_may_be_indexed() -> None:
-    with pytest.raises(DefinitionError, match="has no elements"):
+    with wording.raises(DefinitionError):
         view("SELECT page, max(bytes)[0] AS m FROM visits GROUP BY page")

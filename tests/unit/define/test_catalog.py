@@ -9,6 +9,7 @@ import pytest
 
 from headrace.define.catalog import Catalog, load
 from headrace.errors import DefinitionError, DefinitionErrors
+from tests import wording
 from tests.calls import calls_of
 
 STREAM = "CREATE STREAM visits (page STRING, at TIMESTAMP, WATERMARK FOR at);"
@@ -58,30 +59,30 @@ def test_places_are_not_part_of_equality(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "values"),
     [
-        ("x = (", 1, "not valid Python"),
-        ("\n\n1 / 0", 3, "the file raised ZeroDivisionError: division by zero"),
-        ("def f():\n    return {}['x']\nf()", 2, "the file raised KeyError: 'x'"),
-        ("import sys\nsys.exit(1)", 2, "the file raised SystemExit: 1"),
+        ("x = (", 1, ()),
+        ("\n\n1 / 0", 3, ()),
+        ("def f():\n    return {}['x']\nf()", 2, ("x",)),
+        ("import sys\nsys.exit(1)", 2, ("1",)),
         (
             "events = spark.readStream.load()",
             1,
-            "name 'spark' is not defined; definitions are no jobs of Spark: docs/guides/moving-from-spark-streaming.md",
+            ("spark",),
         ),
-        ("\nimport dlt", 2, "No module named 'dlt'; definitions are no jobs of Spark: docs/guides/moving-from-spark-"),
+        ("\nimport dlt", 2, ("dlt",)),
         (
             "import headrace as hr\nhr.Stream('s', 'a BYTES')",
             2,
-            "the type BYTES is not supported",
+            ("BYTES",),
         ),
     ],
 )
-def test_a_mistake_in_python_has_its_line(tmp_path, text, line, says):
+def test_a_mistake_in_python_has_its_line(tmp_path, text, line, values):
     write(tmp_path, c_py=text)
     with pytest.raises(DefinitionError) as e:
         load(tmp_path)
-    assert says in str(e.value)
+    wording.check(e.value, *values)
     assert "Traceback" not in str(e.value)
     assert (e.value.where.file, e.value.where.line) == (str(tmp_path / "c.py"), line)
 

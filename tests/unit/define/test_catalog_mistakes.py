@@ -9,6 +9,7 @@ import headrace as hr
 from headrace.define.catalog import parse
 from headrace.errors import DefinitionError
 from headrace.language.source_text import each
+from tests import wording
 
 CLICKS = (
     "CREATE STREAM clicks (user_id STRING NOT NULL, url STRING, dur_ms BIGINT, ts TIMESTAMP NOT NULL, "
@@ -76,27 +77,27 @@ def test_all_mistakes_of_a_view(body, says):
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "values"),
     [
         # GROUP BY has an error: the keys are not known, so items that are not keys are not reported.
-        ("SELECT lower(url) AS u, count(*) FROM clicks GROUP BY lower(url, 1)", "lower does not take 2 arguments"),
-        ("SELECT window_start, count(*) FROM clicks GROUP BY window(ts, 'x')", "'x' is not a duration"),
+        ("SELECT lower(url) AS u, count(*) FROM clicks GROUP BY lower(url, 1)", ("2",)),
+        ("SELECT window_start, count(*) FROM clicks GROUP BY window(ts, 'x')", ("x",)),
         # A column has an error: what uses it by name or place is not reported.
         (
             "SELECT median(dur_ms) AS m, m - 1 AS a, m / count(*) AS b FROM clicks HAVING m > 1 ORDER BY m, 1",
-            "the aggregate median",
+            (),
         ),
         # The same item by its alias or place.
-        ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY u", "the function foo"),
-        ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY 1", "the function foo"),
+        ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY u", ()),
+        ("SELECT foo(url) AS u, count(*) FROM clicks GROUP BY 1", ()),
         # The wrong item may have been the aggregate.
-        ("SELECT url, cnt(*) AS n FROM clicks GROUP BY url", "the function cnt"),
-        ("SELECT sum(foo(url)) AS s FROM clicks", "the function foo"),
+        ("SELECT url, cnt(*) AS n FROM clicks GROUP BY url", ()),
+        ("SELECT sum(foo(url)) AS s FROM clicks", ()),
     ],
 )
-def test_no_follow_up_errors_in_a_view(body, says):
+def test_no_follow_up_errors_in_a_view(body, values):
     ((_, text),) = mistakes(f"CREATE MATERIALIZED VIEW v AS {body}")
-    assert text.startswith(says)
+    wording.check(text, *values)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_units_of_functions_of_other_systems_are_no_second_mistake():
     ((_, text),) = mistakes(
         "CREATE MATERIALIZED VIEW v AS SELECT timestampdiff(MINUTE, ts, ts) AS d, count(*) AS n FROM clicks GROUP BY d"
     )
-    assert text.startswith("the function timestampdiff is not available here; write ((unix_seconds(ts)")
+    wording.check(text, "unix_seconds(ts)")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_aggregates_of_maps_take_one_of_their_values(call):
         item = call.format(x=argument)
         return f"CREATE STREAM s (m MAP<STRING, INT>, n INT); CREATE MATERIALIZED VIEW v AS SELECT {item} AS x FROM s"
 
-    with pytest.raises(DefinitionError, match=r"take one of its values, as in m\['key'\]"):
+    with wording.raises(DefinitionError):
         parse(view("m"))
     assert parse(view("m['key']")).views["v"].columns
 
@@ -213,7 +214,7 @@ def test_calls_without_arguments(name):
 def test_names_that_the_package_does_not_have(name, says):
     with pytest.raises(AttributeError) as failure:
         getattr(headrace, name)
-    assert str(failure.value) == f"module 'headrace' has no attribute {says}"
+    wording.check(failure.value, "headrace", says)
     assert not hasattr(headrace, "__nosuch__")
 
 
@@ -225,7 +226,7 @@ def test_respect_nulls_is_what_first_and_last_do():
 
 def test_what_to_write_for_a_call_in_python():
     clicks = hr.Stream("clicks", "url STRING, ts TIMESTAMP", event_time="ts")
-    with pytest.raises(DefinitionError, match=r"write last\(url\) FILTER \(WHERE url IS NOT NULL\)"):
+    with wording.raises(DefinitionError, "last(url)", "FILTER", "WHERE", "IS NOT NULL"):
         hr.View("v", clicks.group_by().agg(x="upper(last(url IGNORE NULLS))"))
 
 
@@ -233,12 +234,12 @@ def test_ignore_nulls_beside_a_filter():
     ((_, text),) = mistakes(
         "CREATE MATERIALIZED VIEW v AS SELECT last(url) IGNORE NULLS FILTER (WHERE dur_ms > 1) AS x FROM clicks"
     )
-    assert text == "IGNORE NULLS is a FILTER here; add url IS NOT NULL to the FILTER"
+    wording.check(text, "IGNORE NULLS", "FILTER", "IS NOT NULL")
 
 
 def test_a_mistake_in_an_expression_over_outputs_is_not_said_to_be_an_unknown_field():
     ((_, text),) = mistakes("CREATE MATERIALIZED VIEW v AS SELECT sum(dur_ms) AS s, s || 'x' AS t FROM clicks")
-    assert "found BIGINT (sum(dur_ms)); expected STRING; write CAST(sum(dur_ms) AS STRING)" in text
+    wording.check(text, "BIGINT", "sum(dur_ms)", "CAST", "AS STRING")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,7 @@ def test_an_error_in_a_stream_causes_no_follow_up_errors():
     )
     assert text.startswith("the type BYTES")
     ((_, text),) = mistakes("CREATE STREAM s (a INT b STRING, c DOUBLE);")
-    assert text.startswith("syntax error; found 'b'")
+    wording.check(text, "b")
     ((_, text),) = mistakes("CREATE STREAM s (a INT, at BYTES, WATERMARK FOR at);")
     assert text.startswith("the type BYTES")
     ((_, text),) = mistakes("CREATE STREAM s (a BYTES, b STRING AS lower(a));")
@@ -303,7 +304,7 @@ def test_an_error_in_a_stream_causes_no_follow_up_errors():
 )
 def test_a_statement_that_declares_nothing_hides_no_other_mistakes(statement):
     (_, second) = mistakes(f"{statement}; CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM clcks")
-    assert second[1] == "view 'v' reads the stream 'clcks', which does not exist; did you mean 'clicks'?"
+    wording.check(second[1], "v", "clcks", "clicks")
 
 
 @pytest.mark.parametrize(

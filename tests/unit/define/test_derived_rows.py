@@ -12,6 +12,7 @@ from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Expression
 from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, array, map_of, struct
+from tests import wording
 
 ITEM = struct(("sku", STRING), ("qty", INT))
 ORDERS = Stream(
@@ -111,18 +112,18 @@ def test_an_exploded_column_may_have_the_name_of_a_field() -> None:
     rows = rows.explode(expression(rows, "items"), ["id"], of="t")
     assert expression(rows, "t.id.sku").sql == "_id_2.sku"
     assert expression(rows, "orders.id").sql == "id"
-    with pytest.raises(DefinitionError, match=r"'id' is ambiguous: several inputs have it; write orders.id or t.id"):
+    with wording.raises(DefinitionError, "id"):
         expression(rows, "id")
 
 
 def test_only_arrays_and_maps_are_exploded() -> None:
     rows = DerivedRows.of(ORDERS)
-    with pytest.raises(DefinitionError, match=r"note has no elements.*expected an ARRAY or a MAP; as in split\(note"):
+    with wording.raises(DefinitionError, "ARRAY", "MAP"):
         rows.explode(expression(rows, "note"))
 
 
 def test_a_qualifier_without_that_column_names_a_similar_one() -> None:
-    with pytest.raises(DefinitionError, match="'o' has no field 'nte'; did you mean 'note'"):
+    with wording.raises(DefinitionError, "nte", "note"):
         expression(DerivedRows.of(ORDERS, "o"), "o.nte")
 
 
@@ -148,14 +149,14 @@ def test_a_union_carries_event_times_that_were_not_selected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("columns", "values"),
     [
-        ({"a": "value", "b": "n"}, "query 2 has 2 columns and the first has 1"),
-        ({"a": "value"}, "the types of column 'n' are not compatible.*found n BIGINT, a STRING.*cast one"),
+        ({"a": "value", "b": "n"}, ("2", "1")),
+        ({"a": "value"}, ("n", "BIGINT", "STRING")),
     ],
 )
-def test_a_union_of_other_columns_is_refused(columns: dict[str, str], message: str) -> None:
-    with pytest.raises(DefinitionError, match=message):
+def test_a_union_of_other_columns_is_refused(columns: dict[str, str], values: tuple[str, ...]) -> None:
+    with wording.raises(DefinitionError, *values):
         select(DerivedRows.of(ORDERS), n="id").union(select(DerivedRows.of(LINES), **columns))
 
 
@@ -165,9 +166,9 @@ def test_a_watermark_sets_event_time_and_patience_anew() -> None:
     assert (relation.event_time, relation.patience_of("orders", 60_000)) == ("sent", 5_000)
     assert relation.fields == (("number", BIGINT), ("sent", TIMESTAMP))
     assert relation.branches[0].steps[-1] == Filter(condition(rows, "sent >= TIMESTAMP '1970-01-01 00:00:00'"))
-    with pytest.raises(DefinitionError, match="the event time 'number' is a BIGINT"):
+    with wording.raises(DefinitionError, "number", "BIGINT"):
         rows.watermark("number")
-    with pytest.raises(DefinitionError, match="has no column 'nothing' to be its event time"):
+    with wording.raises(DefinitionError, "nothing"):
         rows.watermark("nothing")
 
 
@@ -202,9 +203,9 @@ def test_a_view_over_other_rows_holds_their_relation() -> None:
 
 
 def test_column_names_are_checked() -> None:
-    with pytest.raises(DefinitionError, match="the column 'a' and 'A' is declared twice"):
+    with wording.raises(DefinitionError, "a", "A"):
         select(DerivedRows.of(ORDERS), a="id", A="note")
-    with pytest.raises(DefinitionError, match="names that begin with _ are reserved"):
+    with wording.raises(DefinitionError):
         select(DerivedRows.of(ORDERS), _a="id")
 
 

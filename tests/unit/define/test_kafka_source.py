@@ -18,6 +18,7 @@ from headrace.define.model import Source
 from headrace.errors import DefinitionError
 from headrace.language.source_text import each
 from headrace.plan.differences import compare
+from tests import wording
 
 FIELDS = "(page STRING, at TIMESTAMP, WATERMARK FOR at AS at)"
 OURS_SQL = (
@@ -166,25 +167,25 @@ def test_the_caret_is_at_the_option():
 
 
 def test_csv_needs_kafka():
-    with pytest.raises(DefinitionError, match="expected JSON or TEXT"):
+    with wording.raises(DefinitionError, "TEXT"):
         parse("CREATE STREAM s (a INT) FORMAT CSV")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "values"),
     [
-        ({"topic": "t", "properties": {"sasl.password": 5.5}}, "'properties.sasl.password' is a text, a number"),
-        ({}, "a Kafka stream needs a topic"),
+        ({"topic": "t", "properties": {"sasl.password": 5.5}}, ("properties.sasl.password",)),
+        ({}, ()),
     ],
 )
-def test_python_refusals_have_a_place(arguments, says):
-    with pytest.raises(DefinitionError, match=re.escape(says)) as caught:
+def test_python_refusals_have_a_place(arguments, values):
+    with wording.raises(DefinitionError, *values) as caught:
         hr.kafka(**arguments)
     assert caught.value.where.file == __file__
 
 
 def test_a_source_in_python_that_is_none():
-    with pytest.raises(DefinitionError, match="the source is not one; found str"):
+    with wording.raises(DefinitionError):
         hr.Stream("s", "a INT", source="kafka")
 
 
@@ -197,7 +198,7 @@ def test_no_secret_in_the_plan():
     text = repr(plan.as_dict())
     assert "hunter2" not in text
     assert "source option: properties.sasl.password = ***" in text
-    assert "source option: properties.ssl.key.password = secret:PW" in text
+    wording.check(text, "PW")
 
 
 def test_the_settings_of_librdkafka_are_known():
@@ -237,35 +238,35 @@ def _planned(options: str):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "detail"),
+    ("old", "new", "values"),
     [
-        ("'k:9092'", "'other:9092'", "source option: properties.bootstrap.servers: k:9092 → other:9092"),
-        ("'x'", "'hunter2'", "source option: properties.sasl.password: changed (hidden)"),
-        ("'x'", "'secret:PW'", "source option: properties.sasl.password: *** → secret:PW"),
-        ("'a'", "'a;b'", "source option: topic: a → a;b"),
-        ("'a'", "'a', scan.startup.mode = 'latest'", "(only where a new stream begins)"),
+        ("'k:9092'", "'other:9092'", ("9092",)),
+        ("'x'", "'hunter2'", ()),
+        ("'x'", "'secret:PW'", ("PW",)),
+        ("'a'", "'a;b'", ()),
+        ("'a'", "'a', scan.startup.mode = 'latest'", ()),
     ],
 )
-def test_changes_of_a_source_that_are_free(old, new, detail):
+def test_changes_of_a_source_that_are_free(old, new, values):
     change = _planned(BASE.replace(old, new))
     assert (change.kind, change.how) == ("change", "free")
-    assert change.reason == "free: it goes on at the offset that the log has reached"
-    assert detail in change.details[0]
+    wording.check(change.reason)
+    wording.check(change.details[0], *values)
     assert "hunter2" not in repr(change)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "detail"),
+    ("old", "new", "values"),
     [
-        ("topic = 'a'", "topic = 'b'", "source option: topic: a → b"),
-        ("topic = 'a'", "topic-pattern = 'a'", "source option: topic: a → none"),
+        ("topic = 'a'", "topic = 'b'", ()),
+        ("topic = 'a'", "topic-pattern = 'a'", ()),
     ],
 )
-def test_changes_of_a_source_that_are_refused(old, new, detail):
+def test_changes_of_a_source_that_are_refused(old, new, values):
     change = _planned(BASE.replace(old, new))
     assert change.kind == "refuse"
-    assert change.details[0] == detail
-    assert "declare a stream with another name for the new one" in change.reason
+    wording.check(change.details[0], *values)
+    wording.check(change.reason)
 
 
 def test_a_stream_does_not_move_to_kafka():

@@ -14,6 +14,7 @@ from headrace.define.logical_views import check_again
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
 from headrace.types import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP
+from tests import wording
 
 BASE = """
 CREATE STREAM clicks (user_id STRING, url STRING, country STRING, bytes BIGINT, ts TIMESTAMP NOT NULL,
@@ -61,48 +62,48 @@ def test_views_over_views_in_any_order():
 
 
 @pytest.mark.parametrize(
-    ("query", "place", "says"),
+    ("query", "place", "values"),
     [
-        ("SELECT contry FROM per_min", 25, "view 'x': column 'contry' does not exist; did you mean 'country'?"),
-        ("SELECT p.contry FROM per_min p", 25, "column 'contry' does not exist; did you mean 'country'?"),
-        ("SELECT zzz FROM totals", 25, "column 'zzz' does not exist; there are: country, window_start, window_end, bytes, settled"),
-        ("SELECT 'é' AS e, contry FROM per_min", 35, "column 'contry' does not exist"),
-        ("SELECT * FROM totals JOIN per_min USING (cuntry)", 59, "column 'cuntry' does not exist; did you mean 'country'?"),
-        ("SELECT date_format(window_start, 'y') FROM per_min", 25, "function 'date_format' does not exist; write strftime"),
-        ("SELECT rond(n) FROM per_min", 25, "function 'rond' does not exist; did you mean 'round'?"),
-        ("SELECT zzzzq(n) FROM per_min", 25, "functions and types are those of `headrace sql`"),
-        ("SELECT country, max(n) FROM per_min", 25, "column 'country' is neither an aggregate nor in GROUP BY"),
-        ("SELECT country + n FROM per_min", 33, "no function or operator takes +(VARCHAR, BIGINT)"),
-        ("SELECT country FROM per_min, totals", 25, "column 'country' is ambiguous; write per_min.country or totals.country"),
-        ("SELECT q.n FROM per_min", 25, "'q' names no table of this FROM"),
-        ("SELECT n FROM per_min WHERE", 40, "syntax error; found the end of the query after 'WHERE'"),
-        ("SELECT n FROM per_min ORDER BY;", 46, "syntax error; found the end of the query after 'BY'"),
-        ("SELECT max(n FROM per_min", 31, "syntax error; found 'FROM'"),
-        ("SELECT n AS at, at FROM per_min", 34, 'AT is a keyword here; if it names a column, write "at" in double quotes'),
-        ("SELECT max(to) FROM per_min", 29, 'TO is a keyword here; if it names a column, write "to" in double quotes'),
-        ("SELECT * FROM per_mn", 32, "view 'x' reads 'per_mn', which does not exist; did you mean 'per_min'?"),
-        ("SELECT * FROM x", 32, "view 'x' reads itself: x → x"),
-        ("SELECT 1", 18, "view 'x' reads no view"),
-        ("SELECT n, n AS N FROM per_min", 13, "the column 'n' and 'N' is declared twice"),
-        ("SELECT INTERVAL 1 DAY AS i FROM per_min", 18, "the column 'i' is of type INTERVAL, which rows of a view cannot hold"),
-        ("SELECT * FROM read_csv('x')", 18, "function 'read_csv' is not allowed here"),
-        ("DELETE FROM per_min", 18, "only SELECT is supported"),
-        ("SELECT * FROM main.per_min", 18, "table 'main.per_min' does not exist"),
-        ("SELECT approx_count_distinct_merge(n) FROM per_min", 18, "column 'n sketch' does not exist"),
-        ("SELECT url FROM clicks", 8, "write CREATE STREAM x AS SELECT url FROM clicks"),
-        ("SELECT url, count(*) AS n FROM clicks GROUP BY url, window(ts, '1 hour')", 8, "write CREATE MATERIALIZED VIEW x AS SELECT url, count(*)"),
-        ("SELECT max(bytes) AS n FROM clicks", 8, "write CREATE MATERIALIZED VIEW x AS"),
+        ("SELECT contry FROM per_min", 25, ('x', 'contry', 'country')),
+        ("SELECT p.contry FROM per_min p", 25, ('contry', 'country')),
+        ("SELECT zzz FROM totals", 25, ('zzz', 'window_start', 'window_end')),
+        ("SELECT 'é' AS e, contry FROM per_min", 35, ('contry',)),
+        ("SELECT * FROM totals JOIN per_min USING (cuntry)", 59, ('cuntry', 'country')),
+        ("SELECT date_format(window_start, 'y') FROM per_min", 25, ('date_format',)),
+        ("SELECT rond(n) FROM per_min", 25, ('rond', 'round')),
+        ("SELECT zzzzq(n) FROM per_min", 25, ('headrace sql',)),
+        ("SELECT country, max(n) FROM per_min", 25, ('country', 'GROUP BY')),
+        ("SELECT country + n FROM per_min", 33, ('VARCHAR', 'BIGINT')),
+        ("SELECT country FROM per_min, totals", 25, ('country', 'per_min')),
+        ("SELECT q.n FROM per_min", 25, ('q', 'FROM')),
+        ("SELECT n FROM per_min WHERE", 40, ('WHERE',)),
+        ("SELECT n FROM per_min ORDER BY;", 46, ('BY',)),
+        ("SELECT max(n FROM per_min", 31, ('FROM',)),
+        ("SELECT n AS at, at FROM per_min", 34, ('AT',)),
+        ("SELECT max(to) FROM per_min", 29, ('TO',)),
+        ("SELECT * FROM per_mn", 32, ('x', 'per_mn', 'per_min')),
+        ("SELECT * FROM x", 32, ('x',)),
+        ("SELECT 1", 18, ('x',)),
+        ("SELECT n, n AS N FROM per_min", 13, ('n', 'N')),
+        ("SELECT INTERVAL 1 DAY AS i FROM per_min", 18, ('i', 'INTERVAL')),
+        ("SELECT * FROM read_csv('x')", 18, ('read_csv',)),
+        ("DELETE FROM per_min", 18, ('SELECT',)),
+        ("SELECT * FROM main.per_min", 18, ('main.per_min',)),
+        ("SELECT approx_count_distinct_merge(n) FROM per_min", 18, ('n sketch',)),
+        ("SELECT url FROM clicks", 8, ('CREATE STREAM', 'AS SELECT', 'FROM')),
+        ("SELECT url, count(*) AS n FROM clicks GROUP BY url, window(ts, '1 hour')", 8, ('CREATE MATERIALIZED VIEW', 'AS SELECT', 'count(*)')),
+        ("SELECT max(bytes) AS n FROM clicks", 8, ('CREATE MATERIALIZED VIEW', 'AS')),
     ],
 )  # fmt: skip
-def test_mistakes_have_place_and_fix(query, place, says):
+def test_mistakes_have_place_and_fix(query, place, values):
     with pytest.raises(DefinitionError) as error:
         declare(f"CREATE VIEW x AS {query}")
-    assert says in str(error.value)
+    wording.check(error.value, *values)
     assert (error.value.where.line, error.value.where.column) == (7, place)
 
 
 def test_a_cycle_is_refused():
-    with pytest.raises(DefinitionError, match="view 'b' reads itself: a → b → a; break the cycle"):
+    with wording.raises(DefinitionError, "b"):
         declare("CREATE VIEW a AS SELECT * FROM b", "CREATE VIEW b AS SELECT * FROM a")
 
 
@@ -120,7 +121,7 @@ def test_a_materialized_view_over_a_view_is_refused_with_the_logical_one(view):
     text = f"{BASE}{peak};\nCREATE MATERIALIZED VIEW x SCHEDULE EVERY 1 HOUR AS {query}"
     with pytest.raises(DefinitionError) as error:
         parse(text)
-    assert f"write CREATE VIEW x AS SELECT country, max(n) AS m FROM {view} GROUP BY country" in str(error.value)
+    wording.check(error.value, "CREATE VIEW", "AS SELECT", "max(n)", "FROM", "GROUP BY")
     start, end = error.value.replaces
     assert "x" in parse(text[:start] + error.value.write + text[end:]).logical
 
@@ -130,7 +131,7 @@ def test_a_materialized_view_over_a_view_is_refused_with_the_logical_one(view):
     ["CREATE SINK s FROM peak WITH (connector = 'files', path = '/tmp/x')", "CREATE ALERT s AS SELECT * FROM peak WHERE n > 1"],
 )  # fmt: skip
 def test_sinks_and_alerts_read_no_logical_view(statement):
-    with pytest.raises(DefinitionError, match="'s' reads the logical view 'peak', which is computed when it is asked"):
+    with wording.raises(DefinitionError, "s", "peak"):
         declare("CREATE VIEW peak AS SELECT country, max(n) AS n FROM per_min GROUP BY country", statement)
 
 
@@ -145,7 +146,7 @@ def test_python_and_sql_make_equal_views(tmp_path: Path):
 def test_a_mistake_in_a_logical_view_has_its_line(tmp_path: Path):
     (tmp_path / "a.sql").write_text(BASE)
     (tmp_path / "b.py").write_text('import headrace as hr\n\nhr.LogicalView("top", "SELECT m FROM per_min")\n')
-    with pytest.raises(DefinitionError, match=r"b.py:3:1: view 'top': column 'm' does not exist"):
+    with wording.raises(DefinitionError, "3:1", "top", "m"):
         load(tmp_path)
 
 
@@ -168,9 +169,9 @@ def test_a_plan_of_logical_views_is_free():
 
 def test_a_column_that_a_logical_view_uses_cannot_be_renamed_or_dropped():
     peak = "CREATE VIEW peak AS SELECT country, max(n) AS n FROM per_min GROUP BY country;\n"
-    with pytest.raises(DefinitionError, match="view 'peak': column 'n' does not exist"):
+    with wording.raises(DefinitionError, "peak", "n"):
         parse(BASE.replace("count(*) AS n", "count(*) AS hits") + peak)
-    with pytest.raises(DefinitionError, match="view 'peak' reads 'per_min', which does not exist"):
+    with wording.raises(DefinitionError, "peak", "per_min"):
         parse(BASE.replace("per_min", "per_minute_").replace("per_minute_", "hits_by_minute") + peak)
 
 
@@ -178,5 +179,5 @@ def test_logical_views_are_checked_again_when_a_view_takes_another_form():
     catalog = declare("CREATE VIEW peak AS SELECT country, max(n) AS n FROM per_min GROUP BY country")
     wider = parse(BASE.replace("count(*) AS n", "avg(bytes) AS n")).views
     assert dict(check_again(catalog.logical.values(), wider)["peak"].columns)["n"] == DOUBLE
-    with pytest.raises(DefinitionError, match="column 'n' does not exist"):
+    with wording.raises(DefinitionError, "n"):
         check_again(catalog.logical.values(), parse(BASE.replace("count(*) AS n", "count(*) AS m")).views)

@@ -13,6 +13,7 @@ from headrace.define.model import View
 from headrace.define.relation import Join
 from headrace.errors import DefinitionError
 from headrace.plan.differences import compare
+from tests import wording
 
 BASE = """
 CREATE STREAM clicks (user_id STRING NOT NULL, n INT, url STRING, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);
@@ -139,60 +140,60 @@ def test_null_is_never_outside_of_a_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "values"),
     [
-        ("FROM clicks c JOIN users u ON c.url = u.plan", "its whole primary key with =; found nothing; expected id"),
-        ("FROM clicks c JOIN places p ON c.n = p.code", "found code; expected country, code; add … = p.country"),
-        ("FROM clicks c JOIN users u ON c.user_id > u.id", "does not compare its whole primary key"),
-        ("FROM clicks c JOIN users u ON c.url = u.id JOIN users u ON c.user_id = u.id", "inputs of FROM are named 'u'"),
-        ("FROM clicks c JOIN traffic u ON c.url = u.url", "table 'traffic' does not exist; only tables"),
-        ("FROM clicks c JOIN userz u ON c.user_id = u.id", "table 'userz' does not exist; did you mean 'users'?"),
-        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE u.plann = 'x'", "'u' has no field 'plann'"),
-        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE n = 1", "'n' is ambiguous: several inputs have it"),
-        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE n = 1", "write c.n or u.n"),
-        ("FROM other o JOIN latest l ON user_id = o.user_id", "'user_id' is ambiguous: several inputs have it"),
-        ("FROM clicks c JOIN users a ON a.id = c.url JOIN users b ON b.id = a.city WHERE plan = 1", "a.plan or b.plan"),
-        ("FROM clicks c JOIN users a ON a.id = c.url JOIN users b ON b.id = a.city WHERE users.n = 1", "a.n or b.n"),
-        ("FROM clicks c JOIN users c ON c.id = c.user_id", "two inputs of FROM are named 'c'; give one another alias"),
-        ("FROM clicks c JOIN users ON id = url JOIN users ON id = city", "two inputs of FROM are named 'users'"),
-        ("FROM clicks c JOIN users u ON c.user_id = u.id OR c.n = 1", "does not compare its whole primary key"),
-        ("FROM clicks c JOIN users u ON c.n = u.id", "n cannot be compared with users.id; found INT; expected STRING"),
-        ("FROM clicks c JOIN other o ON c.user_id = o.user_id", "'other' is a stream: a join of two streams"),
-        ("FROM clicks c RIGHT JOIN users u ON c.user_id = u.id", "write LEFT JOIN, with the stream first"),
-        ("FROM clicks c FULL OUTER JOIN users u ON c.user_id = u.id", "write LEFT JOIN, with the stream first"),
-        ("FROM clicks c NATURAL JOIN users", "NATURAL JOIN is not supported"),
-        ("FROM clicks c CROSS JOIN users", "CROSS JOIN to a table would make a row for each of its keys"),
-        ("FROM clicks c JOIN users u", "ON and the primary key"),
-        ("FROM clicks c JOIN (SELECT * FROM other) o ON c.user_id = o.user_id", "a query cannot be joined"),
-        ("FROM other o JOIN users FOR SYSTEM_TIME AS OF o._arrived u ON o.user_id = u.id", "stream 'other' has none"),
-        ("FROM clicks c JOIN users FOR SYSTEM_TIME AS OF c.n u ON c.user_id = u.id", "expected a TIMESTAMP"),
-        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE z.n = 1", "not defined here; found z; expected c or u"),
-        ("FROM clicks c JOIN users u USING (id)", "USING (id) needs a column 'id' on both sides; found none in"),
-        ("FROM clicks WHERE (user_id, n) IN (SELECT id FROM users)", "compare each: a = b AND c = d"),
-        ("FROM clicks c JOIN users USING (plan)", "USING names 'plan', which is not of the primary key"),
-        ("FROM clicks WHERE n = 1 OR user_id IN (SELECT id FROM users)", "IN (SELECT …) is not supported here"),
-        ("FROM clicks WHERE user_id IN (SELECT plan FROM users)", "the whole primary key; found plan; expected id"),
-        ("FROM clicks WHERE user_id IN (SELECT country FROM places)", "write EXISTS (SELECT 1 FROM …)"),
-        ("FROM clicks WHERE user_id IN (SELECT id FROM users WHERE url = 'x')", "has no field 'url'"),
-        ("FROM users u JOIN places p ON p.country = u.city AND p.code = u.n", "is made of the rows of table 'users'"),
+        ("FROM clicks c JOIN users u ON c.url = u.plan", ()),
+        ("FROM clicks c JOIN places p ON c.n = p.code", ()),
+        ("FROM clicks c JOIN users u ON c.user_id > u.id", ()),
+        ("FROM clicks c JOIN users u ON c.url = u.id JOIN users u ON c.user_id = u.id", ('FROM', 'u')),
+        ("FROM clicks c JOIN traffic u ON c.url = u.url", ('traffic',)),
+        ("FROM clicks c JOIN userz u ON c.user_id = u.id", ('userz', 'users')),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE u.plann = 'x'", ('u', 'plann')),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE n = 1", ('n',)),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE n = 1", ()),
+        ("FROM other o JOIN latest l ON user_id = o.user_id", ('user_id',)),
+        ("FROM clicks c JOIN users a ON a.id = c.url JOIN users b ON b.id = a.city WHERE plan = 1", ()),
+        ("FROM clicks c JOIN users a ON a.id = c.url JOIN users b ON b.id = a.city WHERE users.n = 1", ()),
+        ("FROM clicks c JOIN users c ON c.id = c.user_id", ('FROM', 'c')),
+        ("FROM clicks c JOIN users ON id = url JOIN users ON id = city", ('FROM', 'users')),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id OR c.n = 1", ()),
+        ("FROM clicks c JOIN users u ON c.n = u.id", ('INT', 'STRING')),
+        ("FROM clicks c JOIN other o ON c.user_id = o.user_id", ('other',)),
+        ("FROM clicks c RIGHT JOIN users u ON c.user_id = u.id", ('LEFT JOIN',)),
+        ("FROM clicks c FULL OUTER JOIN users u ON c.user_id = u.id", ('LEFT JOIN',)),
+        ("FROM clicks c NATURAL JOIN users", ('NATURAL JOIN',)),
+        ("FROM clicks c CROSS JOIN users", ('CROSS JOIN',)),
+        ("FROM clicks c JOIN users u", ('ON',)),
+        ("FROM clicks c JOIN (SELECT * FROM other) o ON c.user_id = o.user_id", ()),
+        ("FROM other o JOIN users FOR SYSTEM_TIME AS OF o._arrived u ON o.user_id = u.id", ('other',)),
+        ("FROM clicks c JOIN users FOR SYSTEM_TIME AS OF c.n u ON c.user_id = u.id", ('TIMESTAMP',)),
+        ("FROM clicks c JOIN users u ON c.user_id = u.id WHERE z.n = 1", ()),
+        ("FROM clicks c JOIN users u USING (id)", ('USING', 'id')),
+        ("FROM clicks WHERE (user_id, n) IN (SELECT id FROM users)", ('AND',)),
+        ("FROM clicks c JOIN users USING (plan)", ('USING', 'plan')),
+        ("FROM clicks WHERE n = 1 OR user_id IN (SELECT id FROM users)", ('IN', 'SELECT')),
+        ("FROM clicks WHERE user_id IN (SELECT plan FROM users)", ()),
+        ("FROM clicks WHERE user_id IN (SELECT country FROM places)", ('EXISTS', 'SELECT', '1', 'FROM')),
+        ("FROM clicks WHERE user_id IN (SELECT id FROM users WHERE url = 'x')", ('url',)),
+        ("FROM users u JOIN places p ON p.country = u.city AND p.code = u.n", ('users',)),
     ],
 )  # fmt: skip
-def test_mistakes_in_joins(body: str, says: str) -> None:
+def test_mistakes_in_joins(body: str, values: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError) as error:
         view_of(body)
-    assert says in str(error.value)
+    wording.check(error.value, *values)
     assert error.value.where is not None
 
 
 def test_a_table_of_several_streams_is_not_joined() -> None:
     sql = "CREATE TABLE both PRIMARY KEY (who) AS SELECT user_id AS who FROM clicks UNION ALL SELECT user_id FROM other"
     body = "SELECT count(*) AS hits FROM clicks c JOIN both b ON b.who = c.user_id"
-    with pytest.raises(DefinitionError, match="table 'both' is made of several streams"):
+    with wording.raises(DefinitionError, "both"):
         parse(f"{BASE} {sql}; CREATE MATERIALIZED VIEW v AS {body};")
 
 
 def test_tables_and_streams_that_need_each_other_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="made from one another"):
+    with wording.raises(DefinitionError):
         parse(
             f"{BASE} CREATE STREAM s AS SELECT c.* FROM clicks c JOIN t ON t.user_id = c.user_id;"
             "CREATE TABLE t PRIMARY KEY (user_id) AS SELECT user_id, n FROM s;"
@@ -211,11 +212,11 @@ def test_python_makes_the_same_view() -> None:
     assert hr.View("v", twice.where("a.plan <> b.plan").agg(hits=hr.count())) == view_of(
         "FROM clicks c JOIN users a ON user_id = a.id JOIN users b ON a.city = b.id WHERE a.plan <> b.plan"
     )
-    with pytest.raises(DefinitionError, match="two inputs of FROM are named 'users'"):
+    with wording.raises(DefinitionError, "FROM", "users"):
         hr.View("v", clicks.join(users, on="url = id").join(users, on="city = users.id").agg(hits=hr.count()))
-    with pytest.raises(DefinitionError, match="joins of two streams are not available yet"):
+    with wording.raises(DefinitionError):
         clicks.join(clicks, on="user_id")
-    with pytest.raises(DefinitionError, match="'how' is not known"):
+    with wording.raises(DefinitionError, "how"):
         clicks.join(users, on="user_id = id", how="right")
     with pytest.raises(DefinitionError, match="USING names 'plan'"):
         hr.View("v", clicks.join(users, on="plan").agg(hits=hr.count()))
@@ -257,5 +258,5 @@ def test_plans_of_changed_tables(old: str, new: str, changes: dict[str, tuple[st
 def test_a_table_that_views_join_is_not_dropped() -> None:
     view = "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS hits FROM clicks c JOIN users u ON u.id = c.user_id;"
     without = "\n".join(line for line in BASE.splitlines() if "TABLE users" not in line)
-    with pytest.raises(DefinitionError, match="table 'users' does not exist"):
+    with wording.raises(DefinitionError, "users"):
         parse(f"{without} {view}")

@@ -19,6 +19,7 @@ from headrace.errors import DefinitionError
 from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS
 from headrace.language.source_text import each
 from headrace.serve.question import Question
+from tests import wording
 
 STREAM = (
     "CREATE STREAM requests (host STRING, path STRING, status INT, ms DOUBLE, bytes BIGINT, payload STRING, ok BOOLEAN, tags ARRAY<STRING>, "
@@ -297,21 +298,26 @@ def follow(text: str) -> Catalog:
 
 @pytest.mark.parametrize("statement", SLIPS + WHOLE)
 def test_what_a_message_suggests_is_accepted(statement: str) -> None:
-    first = mistakes_of(STREAM + statement)
-    assert first, "it was accepted"
+    mistakes = mistakes_of(STREAM + statement)
+    assert mistakes, "it was accepted"
+    wording.check("\n".join(map(str, mistakes)))
     follow(STREAM + statement)
 
 
 @pytest.mark.parametrize("statement", LATER)
 def test_what_to_write_meanwhile_is_accepted(statement: str) -> None:
-    assert mistakes_of(STREAM + OTHERS + statement), "it was accepted"
+    mistakes = mistakes_of(STREAM + OTHERS + statement)
+    assert mistakes, "it was accepted"
+    wording.check("\n".join(map(str, mistakes)))
     follow(STREAM + OTHERS + statement)
 
 
 @pytest.mark.parametrize("statement", OTHER_SYSTEMS)
 def test_what_a_message_proposes_is_accepted_as_it_stands(statement: str) -> None:
     text = STREAM + OTHERS + statement
-    proposed = next(mistake for mistake in mistakes_of(text) if mistake.replaces)
+    mistakes = mistakes_of(text)
+    wording.check("\n".join(map(str, mistakes)))
+    proposed = next(mistake for mistake in mistakes if mistake.replaces)
     start, end = proposed.replaces or (0, 0)
     assert mistakes_of(text[:start] + (proposed.write or "") + text[end:]) == [], str(proposed)
     written = re.search(r"CREATE (?:STREAM|TABLE|MATERIALIZED|VIEW) .*\Z", proposed.write or "")
@@ -326,7 +332,7 @@ def test_a_window_over_another_time_reads_a_derived_stream() -> None:
 
 def test_functions_that_read_files_are_refused_with_what_to_do() -> None:
     (mistake,) = mistakes_of("CREATE STREAM s AS SELECT * FROM STREAM read_files('/data', format => 'json')")
-    assert mistake.message.startswith("read_files(…) is not supported in FROM")
+    wording.check(mistake.message, "read_files(…)", "FROM")
     assert "`headrace send STREAM FILE`" in (mistake.fix or "")
 
 
@@ -362,13 +368,13 @@ def test_a_join_to_latest_rows_has_no_condition_on_their_time(rest: str) -> None
     parse(STREAM + OTHERS + mistake.write)
     assert "p.at" not in mistake.write
     assert ("r.ok" in mistake.write) == ("r.ok" in rest)
-    assert "only a row that was stored before it" in mistake.message
-    assert "the UNION ALL of both" in mistake.message
+    wording.check(mistake.message)
+    wording.check(mistake.message, "UNION ALL")
 
 
 def test_the_first_rows_of_a_key_say_that_equal_rows_are_one() -> None:
     (mistake,) = mistakes_of(f"{STREAM}CREATE STREAM d AS SELECT * FROM ({NUMBERED.format('ms DESC')}) WHERE rn <= 2")
-    assert "where equal rows are one" in mistake.message
+    wording.check(mistake.message)
 
 
 @pytest.mark.parametrize("statement", [
@@ -378,7 +384,7 @@ def test_the_first_rows_of_a_key_say_that_equal_rows_are_one() -> None:
 ])  # fmt: skip
 def test_insert_into_a_stream_is_no_second_declaration(statement: str) -> None:
     (mistake,) = mistakes_of(STREAM + OTHERS + statement)
-    assert "cannot be filled by INSERT: UNION ALL in one CREATE STREAM unites queries" in str(mistake)
+    wording.check(mistake, "INSERT", "UNION ALL", "CREATE STREAM")
     assert "declared twice" not in str(mistake)
 
 
@@ -395,7 +401,7 @@ def test_insert_of_an_aggregate_is_a_view() -> None:
     statements = "CREATE STREAM d AS SELECT host FROM requests; INSERT INTO d SELECT count(*) AS n FROM replies"
     (mistake,) = mistakes_of(STREAM + OTHERS + statements)
     assert mistake.write == "CREATE MATERIALIZED VIEW d_rows AS SELECT count(*) AS n FROM replies"
-    assert "does not get these rows" in str(mistake)
+    wording.check(mistake)
 
 
 def test_expectations_that_drop_rows_are_a_condition() -> None:
@@ -420,11 +426,9 @@ def test_a_join_of_all_columns_names_each_once() -> None:
     joined = "SELECT * FROM replies p JOIN latest ON p.host = latest.host"
     (mistake,) = mistakes_of(f"{STREAM}{OTHERS}CREATE STREAM d AS {joined}")
     assert mistake.write is not None
-    assert mistake.write.startswith(
-        "p.*, latest.* EXCEPT (host, path, ms, at), latest.host AS latest_host, latest.path"
-    )
+    wording.check(mistake.write, "EXCEPT", "AS", "latest_host")
     (mistake,) = mistakes_of(f"{STREAM}{OTHERS}CREATE STREAM d AS {joined.replace('latest', 'requests')}")
-    assert mistake.message.startswith("'requests' is a stream: a join of two streams")
+    wording.check(mistake.message, "requests")
 
 
 def test_a_proposal_that_leads_back_to_the_statement_is_none() -> None:
@@ -432,27 +436,27 @@ def test_a_proposal_that_leads_back_to_the_statement_is_none() -> None:
     for created in ("MATERIALIZED VIEW", "VIEW"):
         (mistake,) = mistakes_of(f"{STREAM}{OTHERS}CREATE {created} v AS {joined}")
         assert (mistake.write, mistake.replaces) == (None, None)
-        assert "no statement reads both: make a view of each, and CREATE VIEW over these" in str(mistake)
+        wording.check(mistake, "CREATE VIEW")
 
 
 @pytest.mark.parametrize("created", ["MATERIALIZED VIEW", "STREAM", "VIEW"])
 def test_sessions_of_over_are_refused_as_such(created: str) -> None:
     call = "first_value(at) OVER (PARTITION BY host ORDER BY at SESSION WITH GAP INTERVAL '5 minutes')"
     (mistake,) = mistakes_of(f"{STREAM}CREATE {created} v AS SELECT host, {call} AS s FROM requests")
-    assert "sessions (session_window(…), SESSION) are not available yet" in mistake.message
+    wording.check(mistake.message, "session_window(…)", "SESSION")
     assert "'5 minutes')" in str(mistake)
 
 
 def test_a_session_without_arguments_is_refused_as_such() -> None:
     (mistake, *_) = mistakes_of(f"{STREAM}{VIEW}SELECT session_window() AS s, count(*) AS n FROM requests GROUP BY s")
-    assert "sessions (session_window(…), SESSION) are not available yet" in mistake.message
+    wording.check(mistake.message, "session_window(…)", "SESSION")
 
 
 def test_the_latest_row_is_chosen_without_naming_a_field() -> None:
     (mistake, *_) = mistakes_of(
         f"{STREAM}{VIEW}SELECT DISTINCT ON (host) host, ms FROM requests ORDER BY host, at DESC"
     )
-    assert "select last(x) for the latest x of each by event time" in (mistake.fix or "")
+    wording.check(mistake.fix or "", "last(x)")
     parse(f"{STREAM}{VIEW}SELECT host, last(ms) AS ms FROM requests GROUP BY host")
 
 
@@ -474,7 +478,7 @@ def test_what_changes_of_other_systems_need_is_said() -> None:
         "CREATE SOURCE s FROM KAFKA CONNECTION c (TOPIC 't') FORMAT AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
     )
     (mistake,) = mistakes_of(source)
-    assert "AVRO is not available yet" in mistake.message
+    wording.check(mistake.message, "AVRO")
 
 
 @pytest.mark.parametrize(
@@ -498,7 +502,7 @@ def test_the_column_of_a_source_has_the_complete_message(format_: str, column: s
 ])  # fmt: skip
 def test_envelopes_of_debezium_are_unwrapped_before(statement: str) -> None:
     (mistake,) = mistakes_of(statement)
-    assert "unwrap them in Kafka Connect with ExtractNewRecordState and schemas.enable = false" in str(mistake)
+    wording.check(mistake)
 
 
 def _proposals() -> set[str]:

@@ -17,6 +17,7 @@ from headrace.serve.change_batch import ChangeBatch, ChangeCursor
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step, Store
 from headrace.transport.position import Position
+from tests import wording
 from tests.unit.serve.workbench import view_of
 from tests.unit.store.partial_files import simple_event, write_partials
 from tests.waiting import wait_until
@@ -162,6 +163,6 @@ def test_the_end_of_a_view_ends_its_readers(store: Store, feeds: LiveFeeds, stop
 
     dropping = threading.Thread(target=drop)
     dropping.start()
-    with pytest.raises(NotFoundError, match="view 'v' does not exist"):
+    with wording.raises(NotFoundError, "v"):
         next(reader)
     dropping.join()

@@ -10,6 +10,7 @@ import pytest
 from headrace.deliver.subscription_state import RecordFile
 from headrace.deliver.subscriptions import Subscriptions
 from headrace.errors import ConflictError, CorruptionError, DiskFullError, FencedError, NotFoundError, QuestionError
+from tests import wording
 from tests.unit.deliver.numbers import Numbers
 
 
@@ -31,14 +32,14 @@ def test_a_damaged_file_is_refused_alone(tmp_path: Path) -> None:
     assert again.queue("good").take("b", 1, 10)
     assert list(again.problems()) == ["bad"]
     for use in (lambda: again.queue("bad"), lambda: again.create("bad", stream="numbers")):
-        with pytest.raises(CorruptionError, match=r"bad.log' is damaged; found line 3 does not match its checksum"):
+        with wording.raises(CorruptionError, 3):
             use()
     again.drop("bad")
     assert not again.problems()
     assert again.create("bad", stream="numbers").delivered == 0
     for cut in (b"", content.split(b"\n")[0] + b"\n"):
         (tmp_path / "bad.log").write_bytes(cut)
-        with pytest.raises(CorruptionError, match="no terms or no state"):
+        with wording.raises(CorruptionError):
             RecordFile.read(tmp_path / "bad.log")
 
 
@@ -59,7 +60,7 @@ def test_what_a_full_disk_cannot_hold_has_not_happened(small_disk: Callable[[int
             assert other.lease
             queue.give_back([other.lease])
 
-    with pytest.raises(DiskFullError, match="subscription 's' cannot be written"):
+    with wording.raises(DiskFullError, "s"):
         fill()
     before = queue.status()
     (folder / "filler").unlink()
@@ -101,18 +102,18 @@ def test_limits(tmp_path: Path) -> None:
     assert first.lease
     with pytest.raises(QuestionError, match="has no event 9"):
         queue.acknowledge([first.lease], ["9"])
-    with pytest.raises(QuestionError, match="one lease"):
+    with wording.raises(QuestionError):
         queue.acknowledge([first.lease, first.lease], ["0"])
-    with pytest.raises(QuestionError, match="not a lease"):
+    with wording.raises(QuestionError):
         queue.acknowledge(["7"])
     assert queue.acknowledge(["99.1.00000000"]) == 0  # of a batch that was lost with the power
     subscriptions.drop("s")
-    with pytest.raises(NotFoundError, match="subscription 's' does not exist"):
+    with wording.raises(NotFoundError, "s"):
         subscriptions.queue("s")
-    with pytest.raises(ConflictError, match="was dropped"):
+    with wording.raises(ConflictError):
         queue.take("a", 1, 1)
     for name in ("", "a/b", "..", "x" * 101, "a b"):
-        with pytest.raises(QuestionError, match="not valid"):
+        with wording.raises(QuestionError):
             subscriptions.create(name, stream="numbers")
 
 

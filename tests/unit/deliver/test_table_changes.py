@@ -27,6 +27,7 @@ from headrace.lake.table_schema import DEAD, pin_column, table_schema
 from headrace.lake.upkeep import Compaction
 from headrace.store.version import Pinned
 from headrace.transport.position import Position
+from tests import wording
 
 SQL = """
 CREATE STREAM clicks (user_id STRING, k DECIMAL(6,1), n INT, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);
@@ -290,7 +291,7 @@ def test_a_table_that_takes_long_to_read_is_read_in_steps(tmp_path: Path, monkey
     assert letters.page().total == 0  # of a LEFT JOIN
     letters = letters_of(world, "inners", TableChanges(world.find), patience_s=0.0)
     for number in range(1, 5):
-        with pytest.raises(NotReadyError, match=f"table 'users' is being read; found {number} of 5 commits; ask again"):
+        with wording.raises(NotReadyError, "users", 5, number):
             letters.page()
     assert [each.position for each in letters.page().dead_letters] == [1]
     assert letters.count(0.0) == 1

@@ -27,6 +27,7 @@ from headrace.ingest.receiver import IngestReply, SameContent, SentStatus
 from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent_files import FilePiece
+from tests import wording
 from tests.unit.transport.journals import lines_of
 
 SIZE = 200  # bytes of a piece
@@ -228,7 +229,7 @@ def test_again_sends_all_of_it_and_can_be_continued(receive: Callable[..., Recei
     receiver.send(file)
     assert receiver.send(file, again=True).accepted == 50
     receiver.cut_at = 2
-    with pytest.raises(UnavailableError, match="the same command without --again continues"):
+    with wording.raises(UnavailableError, "--again"):
         receiver.send(file, again=True)
     receiver.cut_at = None
     receiver.send(file)
@@ -251,7 +252,7 @@ def test_a_lost_first_piece_of_again_is_not_taken_for_the_one_before(
         receiver.send(file, again=True)
     stored = len(receiver.events()) - 1
     advice = "the same command without --again continues where it stopped"
-    assert some_stored.value.fix == f"{stored} events are kept; {advice}"
+    wording.check(some_stored.value.fix, stored, advice)
 
 
 def test_other_content_under_the_same_name(receive: Callable[..., Receiver], tmp_path: Path) -> None:
@@ -261,9 +262,7 @@ def test_other_content_under_the_same_name(receive: Callable[..., Receiver], tmp
     file.write_bytes(b"tuesday\n")
     rotated = receiver.send(file)
     assert (rotated.accepted, rotated.already_sent) == (1, 0)
-    assert (
-        "is not the file that was sent under this name before (2 events): it is sent as a new file" in rotated.notes[0]
-    )
+    wording.check(rotated.notes[0], 2)
     file.write_bytes(b"monday\nrain\nsun\n")  # as another machine has it under the same path
     assert receiver.send(file).accepted == 1
     file.write_bytes(b"tuesday\nwind\n")
@@ -279,7 +278,7 @@ def test_a_file_that_was_edited_is_refused_and_others_are_sent(
     receiver.send(edited)
     edited.write_bytes(b"one\nTWO\nthree\n")
     other.write_bytes(b"other\n")
-    with pytest.raises(ChangedFileError, match=r"a.log' has changed since 3 events of it were sent.*`--again`"):
+    with wording.raises(ChangedFileError, 3, "--again"):
         receiver.send(edited, other)
     assert receiver.lines() == [b"one", b"two", b"three", b"other"]
     assert receiver.send(edited, again=True).accepted == 3
@@ -295,7 +294,7 @@ def test_the_same_content_under_another_name_counts_again_with_a_note(
     receiver.send(file)
     reply = receiver.send(copy)
     assert reply.accepted == 40
-    assert f"'{copy}' begins with what was sent as '{file}' (30 events)" in reply.notes[0]
+    wording.check(reply.notes[0], copy, file, 30)
 
 
 def test_one_file_by_several_paths(
@@ -356,7 +355,7 @@ def test_two_that_send_it_again_at_once_do_not_mix(receive: Callable[..., Receiv
     with pytest.raises(UnavailableError):
         receiver.send(file, again=True)
     receiver.sent = lambda *_: stale  # type: ignore[method-assign]
-    with pytest.raises(StaleMarkError, match="another process is sending this file"):
+    with wording.raises(StaleMarkError):
         receiver.send(file, again=True)
 
 

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from headrace.errors import FencedError
 from headrace.lake.delta_log import FOLDER, LAST_CHECKPOINT
 from headrace.lake.delta_table import LakeTable
+from tests import wording
 from tests.unit.lake.tables import STREAM, Table, new_file, table_of
 
 EVERY = 15  # entries from checkpoint to checkpoint
@@ -52,9 +53,9 @@ def test_a_paused_writer_whose_log_entries_were_cleaned_up_is_refused(tmp_path: 
         new.log.tidy(EVERY)
     assert f"{slept.log.version + 1:020d}.json" not in names(tmp_path)
     before, state = names(tmp_path), slept.state
-    with pytest.raises(FencedError, match="taken over"):
+    with wording.raises(FencedError):
         append(slept, 1)
-    with pytest.raises(FencedError, match="taken over"):
+    with wording.raises(FencedError):
         slept.rewrite(slept.files(0, 2), [new_file("r", 0, rows=10, last=1)])
     assert slept.state == state
     assert names(tmp_path) == before
@@ -103,6 +104,6 @@ def test_a_table_opened_for_reading_writes_nothing(tmp_path: Path) -> None:
     table_of(tmp_path, 1)
     before = names(tmp_path)
     reader = Table(tmp_path, STREAM, fence=None)
-    with pytest.raises(FencedError, match="opened for reading"):
+    with wording.raises(FencedError):
         append(reader, 1)
     assert names(tmp_path) == before

@@ -20,6 +20,7 @@ from headrace.lake.health import check_contents, check_files, check_log
 from headrace.lake.parquet_file import LakeFileWriter
 from headrace.lake.storage import LocalStorage
 from headrace.transport.position import Position
+from tests import wording
 
 (STREAM,) = parse("CREATE STREAM s (id BIGINT)").streams.values()
 COMMITS, ROWS = 5, 1000
@@ -94,7 +95,7 @@ def test_a_lost_newest_entry_is_a_lake_that_was_cut_back(lake: Path) -> None:
 def test_a_lake_without_its_log_is_not_created_again(lake: Path) -> None:
     shutil.rmtree(lake / "_delta_log")
     for fence in (None, 2):
-        with pytest.raises(CorruptionError, match=r"'.*_delta_log' is gone or empty; nothing was changed"):
+        with wording.raises(CorruptionError):
             LakeTable(lake, STREAM, fence)
     assert not (lake / "_delta_log").exists()
 
@@ -107,7 +108,7 @@ def test_a_lost_or_damaged_checkpoint_is_named(lake: Path, damage: Callable[[Pat
     assert reopen(lake).rows() == COMMITS * ROWS
     (checkpoint,) = (lake / "_delta_log").glob("*.checkpoint.parquet")
     damage(checkpoint)
-    with pytest.raises(CorruptionError, match=r"lake '.*/s' cannot be read; found .*_delta_log"):
+    with wording.raises(CorruptionError):
         reopen(lake)
 
 
@@ -117,15 +118,13 @@ def test_a_garbled_hint_at_the_checkpoint_does_not_matter(lake: Path) -> None:
     assert reopen(lake).rows() == COMMITS * ROWS
 
 
-@pytest.mark.parametrize(
-    ("damage", "what"), [(Path.unlink, "is listed in the log and is gone"), (cut_short, "bytes instead of")]
-)
-def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], None], what: str) -> None:
+@pytest.mark.parametrize(("damage", "values"), [(Path.unlink, ()), (cut_short, ())])
+def test_a_lost_or_shortened_file_is_named(lake: Path, damage: Callable[[Path], None], values: tuple[str, ...]) -> None:
     files = reopen(lake).files(0, COMMITS)
     damage(lake / files[2].path)
     (finding,) = check_files(LocalStorage(lake), files)
     assert finding.file == str(lake / files[2].path)
-    assert what in finding.what
+    wording.check(finding.what, *values)
     assert "restore it from a backup" in str(finding)
     assert [each.file for each in check_contents(LocalStorage(lake), files)] == [finding.file]
 
@@ -156,14 +155,12 @@ def test_a_full_disk_commits_nothing_and_the_next_commit_succeeds(small_disk: Ca
     writer = LakeFileWriter(table.storage, before.next_commit, dead=False)
     numbers = pa.array(range(10**5), pa.int64())
     rows = pa.table({"_commit": numbers, "_position": numbers, "id": numbers})
-    with pytest.raises(OSError, match="No space left"):
+    with wording.raises(OSError):
         writer.write(rows)
     writer.abandon()
     assert len(list(table.folder.glob("_dead=false/*"))) == 3
     fill(ballast)
-    with pytest.raises(
-        DiskFullError, match=f"the lake of stream 's' cannot be written: the disk of '{disk}/s' is full"
-    ):
+    with wording.raises(DiskFullError, f"{disk}/s"):
         table.commit(before, Position.at(10**6), None, [])
     assert table.state == reopen(table.folder).state == before
     ballast.unlink()

@@ -20,6 +20,7 @@ from headrace.lake import upkeep
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.upkeep import Compaction
 from headrace.transport.position import START
+from tests import wording
 from tests.unit.lake.lake_rows import STREAM, expected, read, rows_of, small_lake
 
 
@@ -128,7 +129,7 @@ def test_lost_rows_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     table = small_lake(tmp_path, 9)
     whole = upkeep.LakeFileWriter.write
     monkeypatch.setattr(upkeep.LakeFileWriter, "write", lambda self, rows: whole(self, rows.slice(1)))
-    with pytest.raises(upkeep.CorruptionError, match="does not hold the rows of the 9 files"):
+    with wording.raises(upkeep.CorruptionError, 9):
         compact_all(table)
     assert len(table.files(0, 9)) == 9
 
@@ -144,7 +145,7 @@ def test_a_process_that_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
     old = small_lake(tmp_path, 9)
     new = LakeTable(tmp_path, STREAM, fence=2)
     assert compact_all(new) == 1
-    with pytest.raises(FencedError, match="taken over"):
+    with wording.raises(FencedError):
         compact_all(old)
     assert rows_of(LakeTable(tmp_path, STREAM, fence=None)) == expected((0, 9))
 
@@ -155,5 +156,5 @@ def test_a_rewrite_with_wrong_row_counts_is_refused(tmp_path: Path) -> None:
     files = table.files(0, 9)
     new = compaction._write(files, lambda: False)
     assert new is not None
-    with pytest.raises(upkeep.CorruptionError, match="would change the log"):
+    with wording.raises(upkeep.CorruptionError):
         table.rewrite(files, [replace(new, rows=44)])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import DefinitionError
 from headrace.language.durations import LONGEST_MS, format_duration, parse_duration
+from tests import wording
 
 
 @pytest.mark.parametrize(
@@ -35,24 +36,24 @@ def test_common_spellings_are_read(text, ms):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "values"),
     [
-        ("", "is not a duration"),
-        ("soon", "is not a duration"),
-        ("-5m", "is not a duration"),
-        ("5", "is not a duration"),
-        ("5 fortnights", "has an unknown unit; found 'fortnights'"),
-        ("1 month", "has no fixed length"),
-        ("2 years", "has no fixed length"),
-        ("0.5 ms", "not a whole number of milliseconds"),
-        ("200 years", "has no fixed length"),
-        ("99999999 days", "longer than 100 years"),
+        ("", ()),
+        ("soon", ()),
+        ("-5m", ()),
+        ("5", ()),
+        ("5 fortnights", ("fortnights",)),
+        ("1 month", ()),
+        ("2 years", ()),
+        ("0.5 ms", ()),
+        ("200 years", ()),
+        ("99999999 days", ("100",)),
     ],
 )
-def test_other_texts_are_refused_with_a_reason(text, says):
+def test_other_texts_are_refused_with_a_reason(text, values):
     with pytest.raises(DefinitionError) as e:
         parse_duration(text)
-    assert says in str(e.value)
+    wording.check(e.value, *values)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.maintain.build_slices import KEPT, BuildTimes
 from headrace.plan.cost import Costs, ServerLoad, Size, load_now
+from tests import wording
 
 
 @pytest.mark.parametrize("slowdown", [1.0, 4.0])
@@ -27,7 +28,7 @@ def test_the_next_build_is_estimated_from_the_last(slowdown: float, beginning_s:
         assert cost is not None
         assert cost.measured
         assert cost.seconds == pytest.approx(slowdown_now * (beginning_s + events / 1e6), rel=0.01)
-        assert str(cost).endswith(" (busy: others run)")
+        wording.check(cost)
 
 
 def test_a_version_that_another_process_built_says_nothing() -> None:

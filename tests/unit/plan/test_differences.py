@@ -11,6 +11,7 @@ from headrace.define.catalog import Catalog, parse
 from headrace.plan.cost import UNKNOWN, Cost, Costs, Size
 from headrace.plan.differences import compare
 from headrace.plan.planned_change import PlannedChange
+from tests import wording
 
 STREAM = "CREATE STREAM visits (page STRING, bytes BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
 VIEW = """CREATE MATERIALIZED VIEW hits AS
@@ -69,7 +70,7 @@ def test_a_stream_without_a_watermark_or_of_text_says_so():
 def test_drop_views_first():
     plan = compare(RUNNING, Catalog())
     assert [(c.kind, c.what) for c in plan.changes] == [("drop", "view"), ("drop", "stream")]
-    assert "its log stays on disk" in plan.changes[1].reason
+    wording.check(plan.changes[1].reason)
     assert not plan.only_creates
 
 
@@ -78,9 +79,9 @@ def test_an_edit_that_needs_a_build_says_what_it_reads():
     (change,) = compare(RUNNING, target, Costs({"visits": Size(90_000_000, 4_000)}.get)).changes
     assert (change.kind, change.what, change.how) == ("change", "view", "build")
     assert change.details == ("where: bytes > 0 → bytes > 1",)
-    assert change.reason == "a build reads 90,000,000 events, about 3 min; the old version serves until then"
+    wording.check(change.reason, "90,000,000", 3)
     assert change.cost == Cost(90_000_000, 4_000, 184.0, measured=False)
-    assert "reads the whole log" in only(STREAM + VIEW.replace("bytes > 0", "bytes > 1")).reason
+    wording.check(only(STREAM + VIEW.replace("bytes > 0", "bytes > 1")).reason)
 
 
 def test_the_estimate_uses_the_measured_speed_of_builds():
@@ -105,7 +106,7 @@ def test_an_edit_of_both_kinds_is_a_build_and_names_each():
 
 def test_a_view_over_no_events_serves_at_once():
     changes = compare(Catalog(), RUNNING, Costs(lambda _: Size(0, 0))).changes
-    assert changes[1].reason == "no events yet: it serves at once"
+    wording.check(changes[1].reason)
 
 
 def test_a_view_of_another_stream():
@@ -115,17 +116,17 @@ def test_a_view_of_another_stream():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "detail"),
+    ("old", "new", "values"),
     [
-        ("bytes BIGINT", "bytes INT", "field changed: bytes BIGINT → bytes INT"),
-        ("page STRING, bytes BIGINT", "bytes BIGINT, page STRING", "the order of the fields"),
-        (", WATERMARK FOR at AS at - INTERVAL 1 MINUTE", "", "event time: at → _arrived"),
+        ("bytes BIGINT", "bytes INT", ("BIGINT",)),
+        ("page STRING, bytes BIGINT", "bytes BIGINT, page STRING", ()),
+        (", WATERMARK FOR at AS at - INTERVAL 1 MINUTE", "", ()),
     ],
 )
-def test_a_changed_stream_is_refused_with_a_fix(old, new, detail):
+def test_a_changed_stream_is_refused_with_a_fix(old, new, values):
     plan = compare(parse(STREAM), parse(STREAM.replace(old, new)))
-    assert plan.refused[0].details[0] == detail
-    assert "declare the new fields as a stream with another name" in plan.refused[0].reason
+    wording.check(plan.refused[0].details[0], *values)
+    wording.check(plan.refused[0].reason)
 
 
 @pytest.mark.parametrize(
@@ -140,16 +141,14 @@ def test_a_changed_stream_is_refused_with_a_fix(old, new, detail):
 def test_an_added_field_is_free_at_any_position(fields):
     change = only_stream("x STRING, y INT", f"{fields}, y INT, z INT")
     assert (change.kind, change.how) == ("change", "free")
-    assert change.reason == "free: older events are parsed again where a view uses the new field"
+    wording.check(change.reason)
     details = [f"field added: {field}" for field in re.split(", (?![^<]*>)", fields) if field != "x STRING"]
     assert change.details == (*details, "field added: z INT")
 
 
 def test_fields_are_added_and_loosened_at_once():
     change = only_stream("x INT", "y STRING AS CAST(x AS STRING), x BIGINT, z INT")
-    assert change.reason == (
-        "free: stored events do not change; older events are parsed again where a view uses the new field"
-    )
+    wording.check(change.reason)
     assert change.details == (
         "field loosened: x INT → x BIGINT",
         "field added: y STRING AS CAST(x AS STRING)",
@@ -160,9 +159,9 @@ def test_fields_are_added_and_loosened_at_once():
 def test_an_added_field_is_nullable_or_refused():
     change = only_stream("x INT", "x INT, y INT, code INT NOT NULL")
     assert (change.kind, change.details) == ("refuse", ("field added: code INT NOT NULL", "field added: y INT"))
-    assert "add it as nullable: leave out NOT NULL" in change.reason
-    assert "declare the new fields" in only_stream("x INT", "x STRING, code INT NOT NULL").reason
-    assert only_stream("x INT, y INT", "y INT, z INT, x INT").details[0] == "the order of the fields"
+    wording.check(change.reason, "NOT NULL")
+    wording.check(only_stream("x INT", "x STRING, code INT NOT NULL").reason)
+    wording.check(only_stream("x INT, y INT", "y INT, z INT, x INT").details[0])
 
 
 def test_a_removed_field_is_refused():
@@ -174,7 +173,7 @@ def test_patience_is_free_for_the_stream_and_each_of_its_views():
     changes = compare(RUNNING, parse(STREAM.replace("1 MINUTE", "5 MINUTES") + VIEW)).changes
     assert [(c.what, c.name, c.how) for c in changes] == [("stream", "visits", "free"), ("view", "hits", "free")]
     assert {c.details for c in changes} == {("patience: 1 minute → 5 minutes",)}
-    assert changes[0].reason == "free: its views keep their rows"
+    wording.check(changes[0].reason)
 
 
 def test_an_idle_timeout_is_free():
@@ -221,7 +220,7 @@ def test_a_join_as_of_the_time_of_the_event_to_a_table_without_an_event_time_has
 
     assert set(hints(table + as_of + view)) == {"known", "kinds"}
     (hint,) = set(hints(table + as_of + view).values())
-    assert hint.startswith("table 'pages' has no event time, so FOR SYSTEM_TIME AS OF goes by the arrival of its rows")
+    wording.check(hint, "pages", "FOR SYSTEM_TIME AS OF")
     assert hints(table + derived + view) == hints(timed + as_of + view) == {}
 
 
@@ -299,12 +298,12 @@ def test_every_other_change_of_a_field_is_refused(old, new):
     assert only_stream(f"x {old}", f"x {new}").kind == "refuse"
 
 
-@pytest.mark.parametrize(("of", "reason"), [("BIGINT", "only up to 2^53"), ("DECIMAL(10,2)", "some 15 digits")])
-def test_a_number_that_a_double_would_round_says_why_and_what_to_do(of, reason):
+@pytest.mark.parametrize(("of", "values"), [("BIGINT", ("2", "53")), ("DECIMAL(10,2)", ("15",))])
+def test_a_number_that_a_double_would_round_says_why_and_what_to_do(of, values):
     (detail,) = only_stream(f"x {of}", "x DOUBLE").details
-    assert detail.startswith(f"field changed: x {of} → x DOUBLE (a DOUBLE holds ")
-    assert reason in detail
-    assert detail.endswith(f"keep {of}, and write CAST(x AS DOUBLE) in views)")
+    wording.check(detail, "DOUBLE", of)
+    wording.check(detail, *values)
+    wording.check(detail, "CAST(x AS DOUBLE)", of)
 
 
 def test_what_a_computed_field_reads_keeps_its_type_but_may_be_missing():

@@ -30,6 +30,7 @@ from headrace.store.selection import Selection
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import STRING
+from tests import wording
 from tests.unit.serve.reference import Placed, calendar_window, expected, same_rows
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
@@ -204,22 +205,22 @@ def test_the_running_total_of_a_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "says"),
+    ("question", "values"),
     [
-        ({"window": "1 month", "zone": "Asia/Kolkata"}, "panes do not tile windows of 1 month in Asia/Kolkata"),
-        ({"window": "5 months"}, "begins in another month each year"),
-        ({"window": "1 month", "zone": "Mars"}, "zone: the time zone 'Mars' is not known"),
-        ({"window": "1 month", "every": "1 day"}, "calendar windows follow one another"),
-        ({"cumulate": "1 hour"}, "cumulate is the step by which a window grows; found no window"),
-        ({"window": "all", "cumulate": "1 hour"}, "window 'all' is one window"),
-        ({"window": "5 hours", "cumulate": "2 hours"}, "does not grow in steps of 2 hours"),
-        ({"window": "1 day", "cumulate": "90 minutes"}, "cumulate is not a multiple of the view's pane"),
-        ({"zone": 3}, "zone is a name"),
+        ({"window": "1 month", "zone": "Asia/Kolkata"}, ('1',)),
+        ({"window": "5 months"}, ()),
+        ({"window": "1 month", "zone": "Mars"}, ('Mars',)),
+        ({"window": "1 month", "every": "1 day"}, ()),
+        ({"cumulate": "1 hour"}, ()),
+        ({"window": "all", "cumulate": "1 hour"}, ('all',)),
+        ({"window": "5 hours", "cumulate": "2 hours"}, ('2',)),
+        ({"window": "1 day", "cumulate": "90 minutes"}, ()),
+        ({"zone": 3}, ()),
     ],
 )  # fmt: skip
-def test_what_questions_refuse(tmp_path: Path, question: dict[str, Any], says: str) -> None:
+def test_what_questions_refuse(tmp_path: Path, question: dict[str, Any], values: tuple[str, ...]) -> None:
     store = load(str(tmp_path), make_window(HOUR), [[simple_event("a", 0, 1)]])
-    with pytest.raises(QuestionError, match=says.replace("(", r"\(")):
+    with wording.raises(QuestionError, *values):
         ask(store, 10, **question)
     store.close()
 

@@ -24,6 +24,7 @@ from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
+from tests import wording
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 MINUTE = 60_000
@@ -212,7 +213,7 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
     for value in [*right, None]:
         ask(store, "typed", key={key: value})
     for value in wrong:
-        with pytest.raises(QuestionError, match=f"key '{key}' is of type .*found .*expected a|text|true"):
+        with wording.raises(QuestionError, key):
             ask(store, "typed", key={key: value})
 
 
@@ -304,14 +305,14 @@ def test_what_a_message_suggests_is_answered(store: DuckStore, parameters: dict[
 
 
 def test_an_unknown_key_is_refused_with_a_list_of_the_keys(store: DuckStore) -> None:
-    with pytest.raises(QuestionError, match=r"has no key 'zzz'; expected 'k0'$"):
+    with wording.raises(QuestionError, "zzz", "k0"):
         ask(store, key={"zzz": 1})
 
 
 def test_a_cursor_of_another_question_is_refused(store: DuckStore) -> None:
     cursor = ask(store, limit=1).next_cursor
     assert ask(store, limit=5, cursor=cursor).values[0][0] == "/a"
-    with pytest.raises(QuestionError, match="the cursor belongs to another question"):
+    with wording.raises(QuestionError):
         ask(store, limit=1, cursor=cursor, every="2m")
 
 
@@ -329,30 +330,30 @@ def test_a_cursor_from_before_an_edit_is_refused(tmp_path: Path) -> None:
         "a cursor is valid for a new version of the same definition"
     )
     store.adopt(view, "after", {"events": 0}, 2)
-    with pytest.raises(ConflictError, match="view 'edited' was edited after the page that the cursor came from; omit"):
+    with wording.raises(ConflictError, "edited"):
         ask(store, "edited", cursor=cursor)
     store.close()
 
 
 def test_an_unknown_view_is_refused_with_a_suggestion(store: DuckStore) -> None:
-    with pytest.raises(NotFoundError, match=r"view 'page' does not exist; did you mean 'pages'\? `headrace views`"):
+    with wording.raises(NotFoundError, "pages", "headrace views"):
         ask(store, "page")
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "values"),
     [
-        ("windw", "a question has no parameter 'windw'.*did you mean 'window'"),
-        ("page", "no parameter 'page'.*to filter by a key write key.page="),
+        ("windw", ("windw", "window")),
+        ("page", ("page",)),
     ],
 )
-def test_an_unknown_parameter_is_refused(name: str, message: str) -> None:
-    with pytest.raises(QuestionError, match=message):
+def test_an_unknown_parameter_is_refused(name: str, values: tuple[str, ...]) -> None:
+    with wording.raises(QuestionError, *values):
         Question.from_text("pages", [(name, "x")])
 
 
 def test_a_parameter_given_twice_is_refused() -> None:
-    with pytest.raises(QuestionError, match="parameter 'limit' is given twice"):
+    with wording.raises(QuestionError, "limit"):
         Question.from_text("pages", [("limit", "1"), ("limit", "2")])
 
 
@@ -370,12 +371,12 @@ def test_a_cell_whose_window_would_end_after_all_years_is_refused(store: DuckSto
         version = snapshot.serving("pages")
     assert version is not None
     late = CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:59:59.999999Z")
-    with pytest.raises(QuestionError, match="expected a time whose window ends in the year 9999 or before"):
+    with wording.raises(QuestionError, 9999):
         find_cell(late, version)
     assert find_cell(CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:58:59Z"), version).end_ms is not None
 
 
 def test_a_key_that_no_year_of_utc_holds_is_refused(store: DuckStore) -> None:
     early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
-    with pytest.raises(QuestionError, match="key 'k7' is of type TIMESTAMP"):
+    with wording.raises(QuestionError, "k7", "TIMESTAMP"):
         ask(store, "typed", key={"k7": early})

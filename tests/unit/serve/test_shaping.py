@@ -18,6 +18,7 @@ from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.freshness import up_to_date
 from headrace.serve.question import Question
+from tests import wording
 from tests.unit.serve.shaped import NOW, SELECT, STREAM, Views
 
 
@@ -56,7 +57,7 @@ def test_expressions_apply_after_the_keys_and_windows_of_a_question_are_merged(v
 
 def test_an_unknown_field_is_refused_with_the_fields_that_the_view_reads(views: Views) -> None:
     views.add()
-    with pytest.raises(QuestionError, match=r"what view '\w+' reads has no field 'nothing'; it has .*_arrived"):
+    with wording.raises(QuestionError, "nothing"):
         views.ask(having="sum(nothing) > 1")
 
 
@@ -96,7 +97,7 @@ def test_pages_in_an_order(views: Views) -> None:
     assert pages == [([9, 7], 3), ([5, 2], 1), ([1], 0)]
     reply = paging.read_whole(lambda each: answer(views.store, each, up_to_date, NOW), question, page_rows=2)
     assert [row["b"] for row in reply.rows()] == [9, 7, 5, 2, 1]
-    with pytest.raises(QuestionError, match="the cursor belongs to another question"):
+    with wording.raises(QuestionError):
         views.ask(order_by="b", cursor=views.ask(order_by="b DESC", limit=2).next_cursor)
 
 
@@ -112,39 +113,39 @@ def test_a_key_that_is_merged_is_null_in_expressions_and_refused_in_having(views
     )
     assert views.rows("k0", "label", "n") == [("a", "key a", 3), ("c", "key c", 1)]
     assert views.rows("label", "n", by="", having="") == [(None, 6)]
-    with pytest.raises(QuestionError, match=r"HAVING of view 'v' names the key 'k0', which the question merges; keep"):
+    with wording.raises(QuestionError, "HAVING", "v", "k0"):
         views.ask(by="")
-    with pytest.raises(QuestionError, match=r"having names the key 'k0', which the question merges"):
+    with wording.raises(QuestionError, "k0"):
         views.ask(by="", having="k0 = 'a'")
 
 
 @pytest.mark.parametrize(
-    ("question", "says"),
+    ("question", "values"),
     [
-        ({"having": "n >"}, "having: syntax error; found the end"),
-        ({"having": "n"}, r"having: HAVING takes a condition; found BIGINT \(count\(\*\)\)"),
-        ({"having": "nn > 5"}, "having: view 'v' has no field 'nn'; did you mean 'n'"),
+        ({"having": "n >"}, ()),
+        ({"having": "n"}, ("HAVING", "BIGINT", "count(*)")),
+        ({"having": "nn > 5"}, ("v", "nn")),
         (
             {"having": "max(b) > 5"},
-            r"having: view 'v' does not hold max\(b\); expected one of count\(\*\), sum\(b\), sum\(d\)",
+            ("v", "max(b)", "count(*)", "sum(b)", "sum(d)"),
         ),
-        ({"having": 5}, "having is a text; found 5"),
-        ({"order_by": "n DESC NULLS"}, "order_by: syntax error"),
-        ({"order_by": "2"}, "order_by: ORDER BY 2 names no column; expected the name of a column"),
-        ({"having": "n > 5" + " " * 5000}, "having is too long"),
-        ({"having": "x > 5"}, "having: view 'v' has no field 'x'"),
+        ({"having": 5}, ("5",)),
+        ({"order_by": "n DESC NULLS"}, ("order_by",)),
+        ({"order_by": "2"}, ("order_by", "ORDER BY", "2")),
+        ({"having": "n > 5" + " " * 5000}, ()),
+        ({"having": "x > 5"}, ("v", "x")),
     ],
 )
-def test_mistakes_in_a_question(views: Views, question: dict[str, Any], says: str) -> None:
+def test_mistakes_in_a_question(views: Views, question: dict[str, Any], values: tuple[str, ...]) -> None:
     views.add()
-    with pytest.raises(QuestionError, match=says):
+    with wording.raises(QuestionError, *values):
         views.ask(**question)
 
 
 def test_more_rows_than_can_be_ordered_are_refused(views: Views, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "MOST_SHAPED", 4)
     views.add()
-    with pytest.raises(QuestionError, match="too many rows to filter or order; found more than 4 rows"):
+    with wording.raises(QuestionError, 4):
         views.ask(order_by="b")
     assert views.rows("b", order_by="b", key={"k0": "a"}) == [(7,), (9,)]
 
@@ -172,7 +173,7 @@ def test_an_edit_of_the_shape_ends_old_cursors(views: Views) -> None:
     edited = parse(f"{STREAM} CREATE MATERIALIZED VIEW v AS {SELECT} ORDER BY b DESC;").views["v"]
     views.store.adopt(edited, "edited", {"events": 0}, 1)
     assert views.rows("b", limit=2) == [(9,), (7,)]
-    with pytest.raises(ConflictError, match="was edited after the page"):
+    with wording.raises(ConflictError):
         views.ask(limit=2, cursor=cursor)
 
 

@@ -17,6 +17,7 @@ from headrace.server.damaged_stream import DamagedStream
 from headrace.server.describe_view import describe_view, join_freshness
 from headrace.server.running_stream import RunningStream
 from headrace.server.status import AuditStatus, BuildStatus, DriftStatus, ViewStatus, WorkspaceStatus
+from tests import wording
 
 DEFINITIONS = """
 CREATE STREAM visits (page STRING NOT NULL, twice INT AS size * 2, size INT, at TIMESTAMP, WATERMARK FOR at AS at);
@@ -93,10 +94,7 @@ def test_a_stream_that_lags_is_named_with_its_own_freshness() -> None:
     ages = {"visits": (0, None), "calls": (5_000, None)}
     behind = join_freshness(ages)
     assert behind == Fresh(5_000, "stream 'calls': 5.0 s behind; stream 'visits': up to date", ages)
-    assert (
-        freshness(behind.ms, behind.reason)
-        == "5.0 s behind (stream 'calls': 5.0 s behind; stream 'visits': up to date)"
-    )
+    wording.check(freshness(behind.ms, behind.reason), "5.0", "calls", "visits")
     unknown = join_freshness({"visits": (20, None), "calls": (None, "catching up with history: 1 of 3 commits")})
     assert unknown[:2] == (
         None,

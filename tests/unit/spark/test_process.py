@@ -10,6 +10,7 @@ import pytest
 
 from headrace.spark import process
 from headrace.spark.process import GIVEN_UP_S, NO_EXECUTORS_S, SparkProcess, _Executors
+from tests import wording
 
 
 class Session:
@@ -46,7 +47,7 @@ def test_executors_that_come_back_end_the_trouble(session: Session) -> None:
     assert session.look(NO_EXECUTORS_S - 1) == (None, None)
     ended, trouble = session.look(1)
     assert ended is None
-    assert trouble == "Spark has had no executors for 30 s: its jobs wait; a new session follows"
+    wording.check(trouble, 30)
     session.executors = 2
     assert session.look(1) == (None, None)
 
@@ -54,9 +55,9 @@ def test_executors_that_come_back_end_the_trouble(session: Session) -> None:
 def test_a_session_that_stays_without_executors_is_replaced(session: Session) -> None:
     session.look()
     session.executors = 0
-    assert session.look(GIVEN_UP_S)[0] == "it had no executors for 120 s"
+    wording.check(session.look(GIVEN_UP_S)[0], 120)
 
 
 def test_a_context_that_was_stopped_is_replaced_though_java_runs(session: Session) -> None:
     session.alive = False
-    assert session.look()[0] == "its context was stopped"
+    wording.check(session.look()[0])

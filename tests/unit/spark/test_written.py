@@ -10,6 +10,7 @@ import pytest
 
 from headrace.errors import LostFileError
 from headrace.spark.written import Written, check_written
+from tests import wording
 
 
 @pytest.fixture
@@ -26,23 +27,23 @@ def test_a_file_as_it_was_written_is_accepted(written: Written) -> None:
 
 def test_a_file_that_is_not_there(written: Written) -> None:
     other = written._replace(path=f"{written.path}.other")
-    with pytest.raises(LostFileError, match=r"other', and this process does not see it .* found no such file here"):
+    with wording.raises(LostFileError):
         check_written([written, other])
 
 
 def test_a_file_with_other_rows(written: Written) -> None:
-    with pytest.raises(LostFileError, match=r"with 3 rows; expected .* bytes with 4 rows; nothing of the job"):
+    with wording.raises(LostFileError, 3, 4):
         check_written([written._replace(rows=4)])
 
 
 @pytest.mark.parametrize("bytes_", [0, 20])
 def test_a_file_that_is_cut_off(written: Written, bytes_: int) -> None:
     Path(written.path).write_bytes(Path(written.path).read_bytes()[:bytes_])
-    with pytest.raises(LostFileError, match="found a file that cannot be read"):
+    with wording.raises(LostFileError):
         check_written([written])
 
 
 def test_another_file_of_the_same_name(written: Written) -> None:
     pq.write_table(pa.table({"n": [1, 2, 3], "more": ["a", "b", "c"]}), written.path)
-    with pytest.raises(LostFileError, match="bytes with 3 rows; expected"):
+    with wording.raises(LostFileError, 3):
         check_written([written])

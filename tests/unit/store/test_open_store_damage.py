@@ -26,6 +26,7 @@ from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.open_store import open_store
 from headrace.transport.position import Position
 from headrace.workspace.settings import Settings, Workspace
+from tests import wording
 from tests.contracts.store.layers import VIEW, counted, serving, step
 from tests.unit.store.partial_files import simple_event, write_partials
 
@@ -87,7 +88,7 @@ def test_a_really_full_disk(
         except DiskFullError as error:
             full = error
     assert applied
-    assert f"the disk of '{disk}/store' is full" in str(full)
+    wording.check(full, f"{disk}/store")
     with suppress(DiskFullError):  # answers go on, unless the file cannot even be opened without room
         assert counted(store, serving(store)) == applied * SOME
     with suppress(DiskFullError):
@@ -123,7 +124,7 @@ def flip_start(path: Path) -> None:
 def test_a_damaged_store_is_set_aside_and_begun_anew(workspace: Workspace, damage: Callable[[Path], None]) -> None:
     path = fill_store(workspace)
     damage(path)
-    with pytest.raises(CorruptionError, match=r"cannot be read.*sets the file aside"):
+    with wording.raises(CorruptionError):
         DuckStore.open(path, 2)
     store = open_store(workspace, 2)
     with store.snapshot() as snapshot:
@@ -214,9 +215,9 @@ def test_a_store_of_a_newer_format_is_refused_and_left_alone(
     before = content(path)
     assert len(before) == 2
     for opened in (open_file, partial(DuckStore.open, fence=5)):
-        with pytest.raises(NewerFormatError, match="written by a newer Headrace; found format 99; expected at most"):
+        with wording.raises(NewerFormatError, 99):
             opened(path)
-    with pytest.raises(NewerFormatError, match=f"store {path}.*format {database.FORMAT}, the newest .* move the file"):
+    with wording.raises(NewerFormatError, path, database.FORMAT):
         open_store(workspace, 5)
     assert content(path) == before
     assert [left.name for left in path.parent.iterdir() if left.is_file() and left.name not in before] == []
@@ -231,7 +232,7 @@ def test_a_store_of_a_newer_duckdb_is_refused_and_left_alone(workspace: Workspac
         checksum ^= word * 0xBF58476D1CE4E5B9 % (1 << 64)
     raw[:8] = struct.pack("<Q", checksum)
     path.write_bytes(raw)
-    with pytest.raises(NewerFormatError, match=r"written by a newer Headrace; found .*storage version number 9999"):
+    with wording.raises(NewerFormatError, 9999):
         open_store(workspace, 5)
     assert path.read_bytes() == raw
 

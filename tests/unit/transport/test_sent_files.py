@@ -12,6 +12,7 @@ from headrace.transport.journal.idempotency_keys import WINDOW_US
 from headrace.transport.journal.journal import Journal, read_sent
 from headrace.transport.journal.journal_records import list_segments
 from headrace.transport.sent_files import FilePiece, SentFiles
+from tests import wording
 from tests.unit.transport.journals import LINE, Clock
 
 
@@ -27,7 +28,7 @@ def counts(files: SentFiles, name: str) -> dict[str, int]:
 def test_a_piece_is_accepted_only_at_the_stored_mark(tmp_path: Path) -> None:
     journal = Journal(tmp_path, fence=1)
     first = put(journal, FilePiece("a", "m1", start=True), 3)
-    with pytest.raises(StaleMarkError, match="file 'a': this part does not begin at the stored mark"):
+    with wording.raises(StaleMarkError, "a"):
         put(journal, FilePiece("a", "m1", start=True), 3)  # another sender that knows no mark either
     put(journal, FilePiece("a", "m2", after="m1"), 2)
     with pytest.raises(StaleMarkError):
@@ -106,7 +107,7 @@ def test_files_are_known_after_their_records_are_reclaimed(tmp_path: Path) -> No
 
 def test_damage_to_what_is_known_of_files_is_named(tmp_path: Path) -> None:
     (tmp_path / "sent-00000001.json").write_bytes(b'{"files": [')
-    with pytest.raises(CorruptionError, match=r"sent-00000001.json' is damaged.*counts again"):
+    with wording.raises(CorruptionError, "00000001"):
         Journal(tmp_path, fence=2)
 
 

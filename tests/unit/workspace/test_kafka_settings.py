@@ -6,6 +6,7 @@ import pytest
 
 from headrace.errors import WorkspaceError
 from headrace.workspace.settings import Workspace
+from tests import wording
 
 
 def workspace(folder, text: str) -> Workspace:
@@ -29,15 +30,15 @@ def test_without_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "values"),
     [
-        ("kafka = 5", "'kafka' is a table; found 5"),
-        ('[kafka]\nbootstrap.server = "k"', "has no setting 'bootstrap.server'; did you mean"),
-        ('[kafka]\nsasl.jaas.config = "x"', "is a setting of the Java client"),
-        ('[kafka]\nauto.offset.reset = "latest"', "cannot be set: Headrace sets it"),
+        ("kafka = 5", ("kafka", "5")),
+        ('[kafka]\nbootstrap.server = "k"', ("bootstrap.server",)),
+        ('[kafka]\nsasl.jaas.config = "x"', ()),
+        ('[kafka]\nauto.offset.reset = "latest"', ()),
     ],
 )
-def test_mistakes(tmp_path, text, says):
+def test_mistakes(tmp_path, text, values):
     with pytest.raises(WorkspaceError, match=r"headrace\.toml") as caught:
         workspace(tmp_path, text)
-    assert says in str(caught.value)
+    wording.check(caught.value, *values)

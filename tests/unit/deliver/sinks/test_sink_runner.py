@@ -15,6 +15,7 @@ from headrace.deliver.sinks import sink_runner
 from headrace.deliver.sinks.sink_progress import read_progress
 from headrace.errors import NotFoundError
 from headrace.secrets import without_passwords
+from tests import wording
 from tests.unit.deliver.sinks.sink_bench import Bench, Receiver, data_files, latest, read_files
 from tests.waiting import wait_until
 
@@ -149,7 +150,7 @@ def test_a_failing_sink_stalls_alone_and_catches_up(bench: Bench, receiver: Rece
     bench.run(http(receiver) + other)
     bench.commit(("a", 0))
     reason = bench.wait_stalled()
-    assert reason == f"sink 'k': {without_passwords(receiver.url)} answered 500: out of order"
+    wording.check(reason, "k", 500, without_passwords(receiver.url))
     bench.wait_sent("other")
     wait_until(lambda: receiver.requests >= 2)  # tried again
     bench.commit(("b", 0))
@@ -212,7 +213,7 @@ def test_a_refused_request_says_what_the_server_answered(bench: Bench, receiver:
 def test_an_unreachable_server_and_a_lost_connection(bench: Bench, receiver: Receiver) -> None:
     bench.run("CREATE SINK k FROM v WITH (connector = 'http', url = 'http://127.0.0.1:1/x');")
     bench.commit(("a", 0))
-    assert bench.wait_stalled() == "sink 'k': http://127.0.0.1:1/*** cannot be reached: Connection refused"
+    wording.check(bench.wait_stalled(), "k", 1)
     bench.run(http(receiver))  # a harmless change
     bench.wait_sent()
     assert latest(receiver.rows) == counts(("a", 0, 1))
@@ -241,7 +242,7 @@ def test_an_answer_that_repeats_secrets(bench: Bench, receiver: Receiver) -> Non
     more = "token = 'token1', 'header.x-key' = 'key1'"
     bench.run(http(receiver, more=more).replace(receiver.url, url))
     bench.commit(("a", 0))
-    assert "answered 400: cannot POST *** (***) for *** with Bearer ***, ***;" in bench.wait_stalled()
+    wording.check(bench.wait_stalled(), 400, "POST")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_a_url_of_the_environment_that_is_none(bench: Bench, monkeypatch: pytest
     monkeypatch.setenv("HOOK", url)
     bench.run("CREATE SINK k FROM v WITH (connector = 'http', url = 'secret:HOOK');")
     bench.commit(("a", 0))
-    assert bench.wait_stalled().startswith("sink 'k': the URL is not one; expected such as https://")
+    wording.check(bench.wait_stalled(), "k")
 
 
 def test_a_secret_that_cannot_be_a_header(bench: Bench, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +260,7 @@ def test_a_secret_that_cannot_be_a_header(bench: Bench, receiver: Receiver, monk
     bench.run(http(receiver, more="token = 'secret:HOOK_TOKEN'"))
     bench.commit(("a", 0))
     reason = bench.wait_stalled()
-    assert "the value of 'token' cannot be a header" in reason
+    wording.check(reason, "token")
     assert "hunter2" not in reason
 
 
@@ -267,13 +268,13 @@ def test_an_address_of_a_database_with_a_slash_in_its_password(bench: Bench) -> 
     bench.run("CREATE SINK k FROM v WITH (connector = 'postgres', url = 'postgresql://me:hunter/2@h/db', table = 't');")
     bench.commit(("a", 0))
     reason = bench.wait_stalled()
-    assert "the option 'url' is not the address of a database" in reason
+    wording.check(reason, "url")
     assert "hunter" not in reason
 
 
 def test_a_missing_secret_stalls_the_sink(bench: Bench, receiver: Receiver) -> None:
     bench.run(http(receiver, more="token = 'secret:NOT_SET_ANYWHERE'"))
-    assert "the secret 'secret:NOT_SET_ANYWHERE' is not set" in bench.wait_stalled()
+    wording.check(bench.wait_stalled(), "secret:NOT_SET_ANYWHERE")
 
 
 def test_harmless_changes_go_on_others_start_over(bench: Bench, receiver: Receiver) -> None:
@@ -322,7 +323,7 @@ def test_pause_lasts_over_restarts(tmp_path: Path) -> None:
     bench.sinks.pause("k", False)
     bench.wait_sent()
     assert latest(read_files(tmp_path / "out")) == counts(("a", 0, 1), ("b", 0, 1))
-    with pytest.raises(NotFoundError, match="sink 'kk' does not exist; did you mean 'k'"):
+    with wording.raises(NotFoundError, "kk"):
         bench.sinks.pause("kk", True)
     bench.stop()
 
@@ -356,7 +357,7 @@ def test_a_folder_that_cannot_be_written_is_told(bench: Bench) -> None:
     (bench.folder / "out").write_text("a file")
     bench.run(files())
     reason = bench.wait_stalled()
-    assert f"'{bench.folder / 'out' / '_headrace'}' cannot be used" in reason
+    wording.check(reason, bench.folder / "out" / "_headrace")
     (bench.folder / "out").unlink()
     bench.sinks.retry("k")
     bench.wait_sent()
@@ -393,7 +394,7 @@ def test_only_hosts_of_the_setting_are_reached(bench: Bench, receiver: Receiver)
     bench.run(http(receiver))
     bench.commit(("a", 0))
     reason = bench.wait_stalled()
-    assert "sink 'k': the setting http_allow does not list the host of its URL; found 127.0.0.1:" in reason
+    wording.check(reason, "k", "http_allow", "127.0.0.1")
     assert not receiver.requests
     workspace.settings = replace(workspace.settings, http_allow="example.com, 127.0.0.*")
     bench.sinks.retry("k")

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.errors import IngestError
 from headrace.ingest.formats.columnar_lines import parquet_lines
+from tests import wording
 
 
 def lines(table: pa.Table, sizes: dict[str, int] | None = None, **options: object) -> list[bytes]:
@@ -79,18 +80,18 @@ def test_a_small_file_of_long_repeated_text_stays_in_pieces() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "words"),
+    ("column", "values"),
     [
-        (pa.array([b"\xff"]), "column 'c' cannot be read; found the type binary with bytes that are not UTF-8"),
-        (pa.array([1], pa.duration("us")), "column 'c' cannot be read; found the type duration"),
+        (pa.array([b"\xff"]), ("c", "UTF", "8")),
+        (pa.array([1], pa.duration("us")), ("c",)),
     ],
 )
-def test_a_column_that_json_cannot_hold_is_named(column: pa.Array, words: str) -> None:
-    with pytest.raises(IngestError, match=words):
+def test_a_column_that_json_cannot_hold_is_named(column: pa.Array, values: tuple[str, ...]) -> None:
+    with wording.raises(IngestError, *values):
         lines(pa.table({"c": column}))
 
 
 @pytest.mark.parametrize("body", [b"", b"PAR1", b"PAR1 and then nothing PAR1"])
 def test_other_input_than_parquet_is_refused(body: bytes) -> None:
-    with pytest.raises(IngestError, match="the Parquet file cannot be read"):
+    with wording.raises(IngestError):
         list(parquet_lines(pa.BufferReader(body)))

@@ -16,6 +16,7 @@ import pytest
 from headrace.errors import IngestError, TooLargeError, UnavailableError
 from headrace.ingest.formats.columnar_lines import as_table, send_table
 from headrace.ingest.receiver import IngestReply
+from tests import wording
 
 AT = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
 
@@ -116,14 +117,14 @@ def test_large_tables_go_in_pieces_and_rows_keep_their_numbers() -> None:
 
 def test_an_error_says_what_was_sent() -> None:
     sizes = {"rows": 10, "piece_bytes": 1}
-    with pytest.raises(UnavailableError, match="gone; 20 rows before it were sent and stored"):
+    with wording.raises(UnavailableError, 20):
         send_table(pa.table({"n": range(100)}), Received(fails_at=2), None, **sizes)
 
 
 def test_values_that_are_not_tables() -> None:
     assert as_table([{"n": 1}]) is None
     assert as_table({"n": 1}) is None
-    with pytest.raises(IngestError, match=r"the DataFrame cannot be sent; found .*; expected columns with values"):
+    with wording.raises(IngestError):
         as_table(pd.DataFrame({"n": [1, "x", {}]}))
-    with pytest.raises(IngestError, match="the table cannot be sent; found the column 'n' twice"):
+    with wording.raises(IngestError, "n"):
         send_table(pa.table([pa.array([1]), pa.array([2])], names=["n", "n"]), Received(), None)

@@ -14,6 +14,7 @@ from headrace.errors import IngestError
 from headrace.ingest.formats import csv_lines as formats_csv
 from headrace.ingest.formats.byte_source import ByteSource
 from headrace.ingest.formats.csv_lines import csv_lines
+from tests import wording
 
 TYPES = {
     "name": "STRING",
@@ -89,7 +90,7 @@ def test_a_file_of_bad_rows_is_fast_too() -> None:
 
 
 def test_a_file_with_another_delimiter_is_refused() -> None:
-    with pytest.raises(IngestError, match=r"Expected 2 columns, got 1.*is the delimiter right"):
+    with wording.raises(IngestError, 2, 1):
         lines("name,n\n" + "short;1\n" * 100, most_bad_rows=10)
 
 
@@ -116,21 +117,21 @@ def test_no_rows_are_no_events(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "values"),
     [
-        ("a,b\n1,2\n", "contains no field of the stream; found 'a', 'b'"),
-        ("name,name\n", "the column 'name' twice"),
-        ("name,\n", "a column without a name"),
-        ("name\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        ("a,b\n1,2\n", ("a", "b")),
+        ("name,name\n", ("name",)),
+        ("name,\n", ()),
+        ("name\n".encode("utf-16"), ("UTF", "16", "8")),
     ],
 )
-def test_what_cannot_be_read_says_why(text: str | bytes, words: str) -> None:
-    with pytest.raises(IngestError, match=words):
+def test_what_cannot_be_read_says_why(text: str | bytes, values: tuple[str, ...]) -> None:
+    with wording.raises(IngestError, *values):
         lines(text)
 
 
 def test_a_quote_that_does_not_close_is_named() -> None:
-    with pytest.raises(IngestError, match="a quote that does not close"):
+    with wording.raises(IngestError):
         lines('name,n\n"a,1\n' + "b,2\n" * 1000, block_bytes=1000)
 
 

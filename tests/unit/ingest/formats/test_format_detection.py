@@ -12,6 +12,7 @@ from headrace.errors import IngestError
 from headrace.ingest.formats.byte_source import ByteSource, unpack
 from headrace.ingest.formats.format_detection import FileLayout, Format, format_of, make_layout
 from headrace.ingest.formats.stored_lines import read_lines
+from tests import wording
 
 LINES = b'{"a":1}\n{"a":2}\n'
 
@@ -40,7 +41,7 @@ def test_the_format_by_name_and_content(name: str, head: bytes, stream: str, for
 
 def test_a_delimiter_is_one_of_four() -> None:
     assert make_layout(Format.CSV, "tab", "a, b") == FileLayout(Format.CSV, "\t", ("a", "b"))
-    with pytest.raises(IngestError, match="delimiter 'x' is not supported; expected one of"):
+    with wording.raises(IngestError, "x"):
         make_layout(None, "x")
 
 
@@ -64,7 +65,7 @@ def test_compressed_data_is_decompressed(packed: bytes) -> None:
     [gzip.compress(LINES)[:-9], gzip.compress(LINES) + b"more", pa.compress(LINES, codec="zstd", asbytes=True)[:-3]],
 )
 def test_damaged_compressed_data_is_an_error(packed: bytes) -> None:
-    with pytest.raises(IngestError, match="cannot be unpacked"):
+    with wording.raises(IngestError):
         unpack(ByteSource(packed)).readall()
 
 

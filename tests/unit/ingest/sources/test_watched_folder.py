@@ -25,6 +25,7 @@ from headrace.ingest.sources import watched_folder as watching
 from headrace.ingest.sources.watched_folder import FolderWatch
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent_files import FilePiece
+from tests import wording
 from tests.unit.transport.journals import lines_of
 
 
@@ -188,7 +189,7 @@ def test_a_folder_that_goes_and_comes_back(stream: Stream, tmp_path: Path) -> No
         file.write(b"two\n")
     watch.step()
     assert stream.lines() == {b"one": 1, b"two": 1}
-    with pytest.raises(IngestError, match="is not a folder"):
+    with wording.raises(IngestError):
         stream.watch(inside / "a.log")
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.define.query_rules import QueryError
 from headrace.serve.sql.as_of_queries import AsOfTable, extract_as_of
+from tests import wording
 
 
 @pytest.mark.parametrize(
@@ -31,24 +32,24 @@ def test_as_of_becomes_a_table(query: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("as_of", "words"),
+    ("as_of", "values"),
     [
-        ("VERSION AS OF -1", "version_as_of is not a number of commits; found '-1'; expected the number of commits"),
-        ("VERSION AS OF - 1", "version_as_of is not a number of commits; found '- 1'"),
-        ("VERSION AS OF 1.5", "version_as_of is not a number of commits; found '1.5'"),
-        ("VERSION AS OF 'text'", "version_as_of is not a number of commits; found 'text'"),
-        ("VERSION AS OF b", "version_as_of is not a number of commits; found 'b'"),
-        ("VERSION AS OF NULL WHERE x", "version_as_of is not a number of commits; found 'NULL'"),
-        ("TIMESTAMP AS OF 3", "timestamp_as_of is not a time; found '3'; expected ISO 8601"),
-        ("TIMESTAMP AS OF now() - 1", "timestamp_as_of is not a time; found 'now'"),
-        ("TIMESTAMP AS OF 'noon'", "timestamp_as_of is not a time; found 'noon'"),
+        ("VERSION AS OF -1", ("version_as_of", "-1")),
+        ("VERSION AS OF - 1", ("version_as_of", "- 1")),
+        ("VERSION AS OF 1.5", ("version_as_of", "1.5")),
+        ("VERSION AS OF 'text'", ("version_as_of", "text")),
+        ("VERSION AS OF b", ("version_as_of", "b")),
+        ("VERSION AS OF NULL WHERE x", ("version_as_of", "NULL")),
+        ("TIMESTAMP AS OF 3", ("timestamp_as_of", "3", "ISO", "8601")),
+        ("TIMESTAMP AS OF now() - 1", ("timestamp_as_of", "now")),
+        ("TIMESTAMP AS OF 'noon'", ("timestamp_as_of", "noon")),
     ],
 )
-def test_an_invalid_as_of_has_the_message_of_ask(as_of: str, words: str) -> None:
+def test_an_invalid_as_of_has_the_message_of_ask(as_of: str, values: tuple[str, ...]) -> None:
     with pytest.raises(QueryError) as error:
         extract_as_of(f"SELECT x FROM a {as_of}")
     fields = error.value.fields
-    assert words in f"{fields['message']}; found {fields['found']}; expected {fields['expected']}"
+    wording.check(f"{fields['message']}; found {fields['found']}; expected {fields['expected']}", *values)
 
 
 def test_each_as_of_table_is_listed_once() -> None:

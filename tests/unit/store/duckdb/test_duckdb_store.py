@@ -15,17 +15,18 @@ from headrace.store.duckdb.duckdb_reader import DuckReader, open_file
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.duckdb.table_sql import speed_table
 from headrace.store.store_contract import Step
+from tests import wording
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
 
 def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceError, match=r"store .*nothing does not exist.*headrace up"):
+    with wording.raises(WorkspaceError):
         open_file(tmp_path / "nothing")
 
 
 def test_a_corrupt_store_says_that_it_can_be_rebuilt(tmp_path: Path) -> None:
     (tmp_path / "store").write_bytes(b"x" * 100_000)
-    with pytest.raises(CorruptionError, match=r"store .* cannot be read.*sets the file aside.*again from the lake"):
+    with wording.raises(CorruptionError):
         DuckStore.open(tmp_path / "store", fence=1)
 
 

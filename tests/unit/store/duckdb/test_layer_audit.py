@@ -15,6 +15,7 @@ from headrace.store.duckdb.batch_process import compare_in_child
 from headrace.store.duckdb.batch_table import make_batch_table
 from headrace.store.duckdb.layer_audit import compare
 from headrace.store.store_contract import Comparison
+from tests import wording
 from tests.unit.store.partial_files import Event, make_view, simple_event, write_partials
 
 VIEW = make_view("traffic")
@@ -54,8 +55,8 @@ def test_apart_it_finds_the_same(tmp_path: Path) -> None:
     found = compare_in_child(VIEW, speed, batch)
     assert found.drift
     assert found == compare(VIEW, speed, batch)
-    with pytest.raises(UnavailableError, match="its two layers cannot be compared; found the server is stopping"):
+    with wording.raises(UnavailableError):
         compare_in_child(VIEW, speed, batch, stopping=lambda: True)
     speed.write_bytes(b"broken")
-    with pytest.raises(CorruptionError, match=r"view 'traffic': its two layers cannot be compared: file '.*speed'"):
+    with wording.raises(CorruptionError, "traffic"):
         compare_in_child(VIEW, speed, batch)

@@ -15,6 +15,7 @@ from headrace.store.duckdb.file_format import FORMAT, OutdatedError
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from headrace.types import INT, STRING
+from tests import wording
 from tests.unit.store.duckdb.older import as_format_4
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -69,7 +70,7 @@ def test_a_store_of_the_format_before_is_upgraded(store: DuckStore, tmp_path: Pa
         "ALTER TABLE versions DROP COLUMN quarantined",
         "UPDATE store_format SET version = 2",
     )
-    with pytest.raises(OutdatedError, match=r"format 2.*`headrace up` upgrades it"):
+    with wording.raises(OutdatedError, 2, "headrace up"):
         open_file(tmp_path / "store")
     upgraded = DuckStore.open(tmp_path / "store", fence=2)
     with upgraded.snapshot() as snapshot:

@@ -15,6 +15,7 @@ from headrace.errors import IngestError
 from headrace.ingest.formats.csv_lines import field_names, match_titles
 from headrace.tools.infer import Draft, draft
 from headrace.tools.infer.file_sample import read_sample
+from tests import wording
 
 
 def infer(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Draft:
@@ -59,9 +60,9 @@ def test_cells_that_are_empty_missing_or_padded_with_zeros(tmp_path: Path) -> No
 def test_rows_of_another_width_are_counted(tmp_path: Path) -> None:
     definition = infer(tmp_path, "a,b\n1,2\n1,2\n1,2\n1\n")
     [(reason, count)] = definition.refused.items()
-    assert "a CSV row whose number of cells differs from the header" in reason
+    wording.check(reason)
     assert count == 1
-    with pytest.raises(IngestError, match="most events would be refused"):
+    with wording.raises(IngestError):
         infer(tmp_path, "a,b\n1,2\n1\n2\n3\n")
 
 
@@ -77,15 +78,15 @@ def test_other_delimiters_compressions_and_parquet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "values"),
     [
-        ("a\n1\n2\n", "has one column"),
-        ("15174,2020-07-30T23:17:36,add_to_cart\n", "has no header"),
-        ("a,b\n", "holds no event"),
+        ("a\n1\n2\n", ()),
+        ("15174,2020-07-30T23:17:36,add_to_cart\n", ()),
+        ("a,b\n", ()),
     ],
 )
-def test_a_file_that_is_not_csv_with_a_header_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(IngestError, match=words):
+def test_a_file_that_is_not_csv_with_a_header_is_refused(tmp_path: Path, text: str, values: tuple[str, ...]) -> None:
+    with wording.raises(IngestError, *values):
         infer(tmp_path, text, name="orders.csv")
 
 

@@ -15,6 +15,7 @@ from headrace.parse.event_parser import Parser
 from headrace.parse.frames import frame_lines
 from headrace.tools.infer import Draft, draft
 from headrace.tools.infer.file_sample import read_sample
+from tests import wording
 
 COMMON = '10.0.0.{i} - {user} [17/May/2015:10:{i:02}:03 +0200] "{method} /page/{page}?q={i} HTTP/1.1" {status} {size}'
 AGENT = ' "http://example.com/" "Mozilla/5.0 (X11; Linux \\"x\\")"'
@@ -47,7 +48,7 @@ def test_an_access_log_in_the_combined_format(tmp_path: Path, name: str) -> None
     assert (definition.stream.format, definition.stream.event_time) == ("text", "at")
     assert (definition.fitting, definition.sampled) == (40, 40)
     assert "FORMAT TEXT" in definition.sql
-    assert "the combined format of Apache and nginx" in definition.notes[0]
+    wording.check(definition.notes[0])
     (row,) = parse(definition, line(20))
     expected = {
         "value": line(20),
@@ -118,7 +119,7 @@ def test_other_lines_are_a_stream_by_arrival_with_notes(tmp_path: Path) -> None:
     assert (definition.stream.format, definition.stream.event_time, definition.fitting) == ("text", None, 2)
     assert [field.name for field in definition.stream.fields] == ["value"]
     assert any("host STRING AS split_part(value, ' ', 1)" in note for note in definition.notes)
-    assert any("the time of arrival is the event time" in note for note in definition.notes)
+    wording.check_line(definition.notes)
 
 
 def test_rows_of_csv_are_not_lines_of_text(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.define.catalog import parse
 from headrace.tools.testing.given_events import in_order
+from tests import wording
 from tests.unit.tools.testing.joined import CHANGING, ONLY_SPARK, ROWS, SQL, file_of
 from tests.unit.tools.testing.shop import messages, run, run_one
 
@@ -22,10 +23,7 @@ def test_every_kind_of_view_is_computed(tmp_path: Path) -> None:
 
 def test_a_join_that_only_spark_computes_is_named(tmp_path: Path) -> None:
     result = run_one(tmp_path, file_of("nested"), SQL)
-    assert str(result.error) == (
-        "view 'nested' needs Spark: only Spark computes joins to table 'payer_plans', whose own SELECT has a join; "
-        "`headrace test --spark` runs this test"
-    )
+    wording.check(result.error, "nested", "payer_plans", "SELECT", "headrace test --spark")
 
 
 def test_tables_change_between_events(tmp_path: Path) -> None:
