@@ -42,6 +42,8 @@ VALUES = "_values"  # the array or map that is exploded
 REASON = "_reason"  # why a function failed for a row, or a join left it out
 KIND = "_kind"  # the reason without its values
 CALLED = "_called"  # what a function gave: a value or an error
+PIN, FILL, AS_OF = "_pin", "_fill", "_as_of"  # of a row: versions of a table, and the time in question
+BEGINS, ENDS = "_begins", "_ends"  # a row of a table is the latest of its key in the versions [begins, ends)
 
 
 @lru_cache(maxsize=1024)  # each commit needs it
@@ -94,32 +96,87 @@ def refuse_join(rows: DuckdbRows, step: Join) -> DuckdbRows:
 
 
 def join_rows(rows: DuckdbRows, step: Join) -> DuckdbRows:
-    """The rows after a join to what `side_name` names: the rows of the table at the pin. A key has one at most.
-
-    With `as_of` it has one for each time of a change, with those that delete the row: the last one that is not after
-    the time in question counts.
-    """
+    """Return the rows after a join to what `side_name` names: the rows of the table at the pin of all of them."""
     if step.log.relation is not None and step.log.relation.tables:
         raise DefinitionError(f"only Spark computes joins to table '{step.table}', whose own SELECT has a join")
     changes_sql(step, "changes")  # the table has to be kept up to date, too
-    keys = {f"_key_{at}": rows.expression(of) for at, (of, _) in enumerate(step.keys)}
+    return finish_join(rows, join_sql(keyed_sql(rows, step), step, side_name(step)), step)
+
+
+def keyed_sql(rows: DuckdbRows, step: Join, versions: Mapping[str, str] | None = None) -> str:
+    """Return a query for the rows with what `join_sql` compares. `versions` is SQL for the columns PIN and FILL."""
+    compared = {f"_key_{at}": rows.expression(of) for at, (of, _) in enumerate(step.keys)}
     if step.as_of is not None:
-        keys["_as_of"] = f"epoch_us({rows.expression(step.as_of)})"
-    left = rows.select({**rows.visible, **keys}, rows.types)
-    same = " AND ".join(f"_row._key_{at} = _side._of_{at}" for at in range(len(step.keys)))
-    columns = [f"_side._column_{at} AS {duckdb_name(name)}" for at, (name, _, _) in enumerate(step.columns)]
-    matched = "_side._of_0 IS NOT NULL" if step.as_of is None else f"coalesce(NOT _side.{DELETED}, false)"
-    selected = ", ".join(["_row.*", *columns, f"{matched} AS _matched"])
-    how = "JOIN" if step.kind in ("inner", "semi") else "LEFT JOIN"
-    sql = f"SELECT {selected} FROM ({left.sql}) AS _row {how} {side_name(step)} AS _side ON {same}"
-    if step.as_of is not None:
+        compared[AS_OF] = f"epoch_us({rows.expression(step.as_of)})"
+    return rows.select({**rows.visible, **compared, **(versions or {})}, rows.types).sql
+
+
+def join_sql(left: str, step: Join, side: str, versions: Sequence[str] = ()) -> str:
+    """Return a query for rows of `keyed_sql` with the columns of a table, and `_matched`: whether it has their key.
+
+    `side` has the rows of the table at the pin of all rows: one for a key at most. With `versions`, columns of the
+    rows, it has those of several versions, and the first of `versions` in which the table has the key counts; rows
+    without a match are kept. With `as_of`, `side` has a row for each time of a change, with those that delete the
+    row: the last one that is not after the time in question counts.
+    """
+    sides = [_Side(step, f"_side{at}", version) for at, version in enumerate(versions or [None])]
+    how = "JOIN" if step.kind in ("inner", "semi") and not versions else "LEFT JOIN"
+    source = "_rows" if step.as_of is not None else f"({left})"
+    joins = " ".join(each.join(how, side) for each in sides)
+    columns = [
+        f"{_met_first(sides, f'_column_{at}')} AS {duckdb_name(name)}" for at, (name, _, _) in enumerate(step.columns)
+    ]
+    selected = ", ".join(["_row.*", *columns, f"{' OR '.join(each.matched for each in sides)} AS _matched"])
+    query = f"SELECT {selected} FROM {source} AS _row {joins}"
+    return f"WITH _rows AS MATERIALIZED ({left}) {query}" if step.as_of is not None else query
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The rows of a table that rows are compared with, in one version of theirs or at the pin of all."""
+
+    step: Join
+    alias: str
+    version: str | None
+
+    @property
+    def matched(self) -> str:
+        """SQL for whether a row has met one."""
+        if self.step.as_of is not None:
+            return f"coalesce(NOT {self.alias}.{DELETED}, false)"
+        return f"{self.alias}._of_0 IS NOT NULL"
+
+    def join(self, how: str, side: str) -> str:
+        """SQL after FROM."""
+        if self.step.as_of is None:
+            return f"{how} {side} AS {self.alias} ON {self._same(self.alias)}{self._in_version(self.alias)}"
         # An ASOF join sorts both sides: only the changes of keys that the rows have are sorted.
-        side = f"SELECT * FROM {side_name(step)} AS _side SEMI JOIN _rows AS _row ON {same}"
-        sql = (
-            f"WITH _rows AS MATERIALIZED ({left.sql}) SELECT {selected} FROM _rows AS _row "
-            f"ASOF {how} ({side}) AS _side ON {same} AND _row._as_of >= _side._of_{len(step.keys)}"
-        )
-    return finish_join(rows, sql, step)
+        side_rows = f"SELECT * FROM {side} AS _side SEMI JOIN _rows AS _row ON {self._same('_side')}"
+        same = ""
+        if self.version is not None:
+            keys = ", ".join(f"_key_{at}" for at in range(len(self.step.keys)))
+            side_rows = (
+                f"SELECT _row.{self.version} AS _version, _side.* FROM (SELECT DISTINCT {keys}, {self.version} "
+                f"FROM _rows) AS _row JOIN {side} AS _side ON {self._same('_side')}{self._in_version('_side')}"
+            )
+            same = f" AND _row.{self.version} = {self.alias}._version"
+        in_time = f"_row.{AS_OF} >= {self.alias}._of_{len(self.step.keys)}"
+        return f"ASOF {how} ({side_rows}) AS {self.alias} ON {self._same(self.alias)}{same} AND {in_time}"
+
+    def _same(self, alias: str) -> str:
+        return " AND ".join(f"_row._key_{at} = {alias}._of_{at}" for at in range(len(self.step.keys)))
+
+    def _in_version(self, alias: str) -> str:
+        version = f"_row.{self.version}"
+        return f" AND {alias}.{BEGINS} <= {version} AND {version} < {alias}.{ENDS}" if self.version else ""
+
+
+def _met_first(sides: Sequence[_Side], column: str) -> str:
+    """SQL for a column of the first side that a row has met."""
+    *others, last = sides
+    whens = " ".join(f"WHEN {each.matched} THEN {each.alias}.{column}" for each in others)
+    value = f"{last.alias}.{column}"
+    return f"CASE {whens} ELSE {value} END" if others else value
 
 
 def finish_join(rows: DuckdbRows, sql: str, step: Join) -> DuckdbRows:

@@ -27,8 +27,8 @@ from headrace.lake.delta_table import LakeState, LakeTable
 from headrace.lake.table_schema import Pins
 from headrace.maintain.lift import LiftedPart, LiftedView, Lifting, lift_view, parts_of
 from headrace.maintain.speed_step import apply_step, make_step
-from headrace.maintain.table_at import TableAt
 from headrace.maintain.table_snapshots import TableSnapshots
+from headrace.maintain.table_versions import TableAt
 from headrace.names import encode_name
 from headrace.store.partial_columns import partials_of
 from headrace.store.store_contract import Store
@@ -179,7 +179,7 @@ class Fused:
             table = self._tables.at(join, pin) if self._tables else None
             if table is None:
                 return None
-            tables[table.name] = table
+            tables[table.side.name] = table
         return tuple(tables.values())
 
     def offer(self, commit: int, derived: Sequence[str]) -> None:

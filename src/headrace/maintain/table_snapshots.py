@@ -14,7 +14,7 @@ from headrace.define.relation import Join
 from headrace.engine.duckdb_relations import side_name
 from headrace.errors import HeadraceError
 from headrace.maintain.spark_joins import TableLogs
-from headrace.maintain.table_at import TableAt, table_at
+from headrace.maintain.table_versions import TableAt, table_at
 from headrace.spark.failures import one_line
 from headrace.spark.session import Session
 from headrace.spark.written import write_files

@@ -30,7 +30,7 @@ from headrace.lake.repeated_events import RepeatCheck
 from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION, VALUE
 from headrace.maintain.lift import Lifting, close_connection, lift_view
 from headrace.maintain.lift import parts_of as lifted_parts
-from headrace.maintain.table_at import TableAt, table_at
+from headrace.maintain.table_versions import TableAt, table_at
 from headrace.maintain.udf_checks import refuse_code
 from headrace.parse.record_columns import utc_us
 from headrace.serve.answer import Answer

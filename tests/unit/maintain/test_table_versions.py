@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from headrace.define.catalog import parse
 from headrace.define.relation import Join, Relation
-from headrace.engine.duckdb_relations import changes_sql, join_rows, rows_sql, side_name
+from headrace.engine.duckdb_relations import join_rows, rows_sql
 from headrace.lake.table_schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, VALUE, table_schema, utc_us
-from headrace.maintain import table_at
-from headrace.maintain.table_at import TableAt, forget_tables, show_table
+from headrace.maintain import table_versions
+from headrace.maintain.table_versions import TableAt, forget_tables, show_table, table_at
 
 CATALOG = parse(
     "CREATE STREAM clicks (k INT, n INT, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);"
@@ -98,11 +98,7 @@ class TableLog:
             ]
             pq.write_table(pa.Table.from_pylist(rows, _snapshot_schema(times)), snapshot)
         files = tuple(str(self.folder / f"{commit}.parquet") for commit in range(version, pin))
-        reads = (COMMIT, ARRIVED, POSITION, "id", "plan", "at", "_deleted")
-        return TableAt(
-            side_name(join), 1 + len(times), ("INTEGER", *("BIGINT" for _ in times), "VARCHAR"), (str(snapshot),),
-            version, pin, str(self.folder), LOG, reads, files, changes_sql(join, "changes"), bool(times),
-        )  # fmt: skip
+        return table_at(join, pin, LOG, str(self.folder), files, [str(snapshot)], version)
 
     def expected(self, pin: int) -> dict[int, str | None]:
         return {key: row["plan"] for key, row in self.latest(pin).items() if not row["_deleted"]}
@@ -125,7 +121,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def shown(connection: duckdb.DuckDBPyConnection, at: TableAt) -> dict[int, str | None]:
     show_table(connection, at)
-    return dict(connection.execute(f"SELECT _of_0, _column_0 FROM {at.name}").fetchall())
+    return dict(connection.execute(f"SELECT _of_0, _column_0 FROM {at.side.name}").fetchall())
 
 
 @settings(max_examples=25, deadline=None)
@@ -185,7 +181,7 @@ def test_tables_that_are_not_used_any_more_are_dropped(
     log = TableLog(tmp_path, [[(1, 0, "free", 1)], [(1, 1, "pro", 1)]])
     log.write()
     assert shown(connection, log.at(1, 0)) == {1: "free"}
-    monkeypatch.setattr(table_at, "UNUSED_S", -1.0)
+    monkeypatch.setattr(table_versions, "UNUSED_S", -1.0)
     show_table(connection, log.at(1, 0, "timed"))
     assert len(connection.execute("SELECT * FROM duckdb_tables()").fetchall()) == 1
     monkeypatch.undo()
