@@ -12,6 +12,7 @@ from headrace.errors import DefinitionError
 from headrace.language.coercion import VOID
 from headrace.language.terms import Expression
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, decimal
+from tests import wording
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_names_are_quoted_and_texts_escaped(database):
 def test_types_are_needed_only_for_casts():
     types = {"ts": VOID}
     assert "make_timestamptz" in duckdb_sql(Expression.stored("timestamp_millis(ts)", TIMESTAMP), types)
-    with pytest.raises(DefinitionError, match="the type of ts must be known to translate its cast"):
+    with wording.raises(DefinitionError):
         duckdb_sql(Expression.stored("CAST(ts AS INT)", INT), types)
 
 
