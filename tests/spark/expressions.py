@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from headrace.define.expression.check import Scope, check
+from headrace.language.check import Scope, check
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Expression

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.define.expression.check import parse_expression
 from headrace.engine.duckdb_terms import OTHER_CASE
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark
 from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError
+from headrace.language.check import parse_expression
 from headrace.language.terms import Expression
 from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, arrow_type, decimal
 

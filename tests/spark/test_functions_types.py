@@ -10,15 +10,15 @@ import random
 import duckdb
 import pytest
 
-from headrace.define.expression.check import parse_expression
-from headrace.define.expression.functions import TABLE
 from headrace.engine.duckdb_terms import ALLOWED, duckdb_sql
 from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark
 from headrace.engine.time_functions import register
 from headrace.errors import DefinitionError
+from headrace.language.check import parse_expression
 from headrace.language.coercion import CASTS
 from headrace.language.datetime_patterns import is_ours, refuse_time_pattern
+from headrace.language.functions import TABLE
 from headrace.language.source_text import escape
 from headrace.language.terms import Expression
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, array, decimal, map_of, struct

@@ -11,11 +11,11 @@ import pytest
 
 from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import from_json, to_json
-from headrace.define.own import functions_of
 from headrace.define.relation import Filter, Map, Project, Relation
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of
 from headrace.engine.udf_calls import give_function
+from headrace.language.user_functions import functions_of
 
 CODE = """
 import pyarrow as pa

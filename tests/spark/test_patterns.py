@@ -9,12 +9,12 @@ import duckdb
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.check import parse_expression
-from headrace.define.expression.functions import TABLE
 from headrace.engine import duckdb_terms
 from headrace.engine.duckdb_terms import duckdb_sql
 from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark, spark_view
+from headrace.language.check import parse_expression
+from headrace.language.functions import TABLE
 from headrace.language.source_text import escape
 from headrace.language.terms import Expression
 from headrace.maintain.partials_job import partials

@@ -9,14 +9,14 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from headrace.define.expression.check import Scope, check
-from headrace.define.expression.functions import FUNCTIONS
 from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.engine.python_functions import EVALUATED, NULLS
 from headrace.engine.spark_views import for_spark
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
+from headrace.language.check import Scope, check
 from headrace.language.expressions import parse_tree
+from headrace.language.functions import FUNCTIONS
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Expression
 from headrace.types import DOUBLE, TIMESTAMP, Type

@@ -11,12 +11,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.define.expression.check import parse_expression
 from headrace.define.model import Field, Stream
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep, SampleRows
 from headrace.engine.duckdb_relations import rows_sql
 from headrace.engine.spark_relations import rows_of
 from headrace.engine.time_functions import register
+from headrace.language.check import parse_expression
 from headrace.types import BIGINT, INT, STRING, TIMESTAMP, Type, array, arrow_type, decimal, map_of, struct
 
 ITEM = struct(("sku", STRING), ("qty", INT), ("price", decimal(10, 2)))

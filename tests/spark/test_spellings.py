@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.define.expression.check import parse_expression
+from headrace.language.check import parse_expression
 from headrace.types import BOOLEAN, STRING, TIMESTAMP
 
 TYPES = {"text": STRING, "time": TIMESTAMP, "yes": BOOLEAN}

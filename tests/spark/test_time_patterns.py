@@ -10,12 +10,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from headrace.define.expression.check import parse_expression
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.spark_relations import with_computed
 from headrace.engine.spark_views import for_spark
 from headrace.engine.time_functions import read_times, register
 from headrace.engine.zones import ABBREVIATIONS
+from headrace.language.check import parse_expression
 from headrace.language.datetime_patterns import MONTHS, is_ours, refuse_time_pattern
 from headrace.types import STRING
 

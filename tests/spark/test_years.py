@@ -18,11 +18,11 @@ import orjson
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.check import Checker, Scope, parse_expression
-from headrace.define.expression.functions import TABLE
 from headrace.engine.duckdb_terms import duckdb_sql, duckdb_type, refuse_computed
 from headrace.engine.time_functions import register
+from headrace.language.check import Checker, Scope, parse_expression
 from headrace.language.expressions import parse_tree
+from headrace.language.functions import TABLE
 from headrace.language.source_text import SourceText, escape
 from headrace.maintain.partials_job import OUR_COLUMNS, write_partials
 from headrace.serve.evaluate import answer

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.define.expression.check import parse_expression
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.time_functions import register
+from headrace.language.check import parse_expression
 from headrace.types import TIMESTAMP
 
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Monrovia", "UTC", "GMT")

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headrace.aggregate import Aggregate
-from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.fingerprint import aggregate_id, shape_types
 from headrace.define.model import BOUNDS, Column, Key, Order, Output, Shape, Window
 from headrace.define.outputs import with_calls
-from headrace.define.own import plain
 from headrace.define.view_columns import contains_aggregate, is_aggregate, read_aggregate
 from headrace.define.view_windows import window_bound
 from headrace.engine.python_evaluation import refuse_python
 from headrace.errors import DefinitionError
+from headrace.language.check import Checker, Scope, check, check_condition
 from headrace.language.source_text import FollowUpError, SourceText, each
 from headrace.language.syntax import Call, Interval, Literal, Name, Node, OrderItem, Part, Star
 from headrace.language.terms import Expression, Term
+from headrace.language.user_functions import plain
 from headrace.types import INT, TIMESTAMP
 
 

@@ -11,7 +11,6 @@ from headrace.define.dependent_definitions import build_alert, build_derived, bu
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import build_logical_views
 from headrace.define.model import Alert, Sink, Stream, Table, View
-from headrace.define.own import fresh_names
 from headrace.define.python.definition_script import run_script
 from headrace.define.sql_definitions import read_definitions
 from headrace.define.table_parts import over_table, with_parts
@@ -33,6 +32,7 @@ from headrace.language.statements.create_stream import DerivedStatement
 from headrace.language.statements.create_table import DerivedTable
 from headrace.language.statements.create_view import LogicalStatement, ViewStatement
 from headrace.language.syntax import StreamRead
+from headrace.language.user_functions import fresh_names
 
 Declared = tuple[DerivedStatement, Location]
 

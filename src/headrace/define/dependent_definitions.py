@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from headrace.define.connector_options import OptionError
-from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.model import Alert, Output, Sink, Stream, Table, View
 from headrace.define.outgoing_rules import WrittenShape, make_absence, make_alert, make_sink, row_scope
 from headrace.define.row_builder import NO_TABLES, Inputs, rows_of_query
 from headrace.define.table_parts import derived_table
+from headrace.language.check import Checker, check, check_condition
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.outline import rewrite
 from headrace.language.source_text import Mistakes, SourceText, located

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.define.expression import hints
-from headrace.define.expression.check import Scope
 from headrace.define.model import ARRIVED, Field, Stream
 from headrace.define.relation import (
     Branch,
@@ -22,6 +20,8 @@ from headrace.define.relation_rewrites import number_of_calls, prune, with_calls
 from headrace.define.sampling import make_sample
 from headrace.errors import DefinitionError
 from headrace.format import plural
+from headrace.language import hints
+from headrace.language.check import Scope
 from headrace.language.coercion import VOID, common_type
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import SourceText

@@ -11,7 +11,6 @@ from typing import Any
 
 from headrace.aggregate import INTERNAL, Aggregate
 from headrace.aggregate.udaf import UdafDefinition, UserAggregate
-from headrace.define import own
 from headrace.define.model import (
     ARRIVED,
     BOUNDS,
@@ -44,6 +43,7 @@ from headrace.define.relation_json import (
     relation_from_json,
     relation_to_json,
 )
+from headrace.language import user_functions
 from headrace.language.calendar import Calendar
 from headrace.language.terms import Expression
 from headrace.language.token_cursor import parse_type
@@ -119,8 +119,8 @@ def to_json(definition: Definition) -> dict[str, Any]:
 def _with_code(value: dict[str, Any], relation: Relation | None, view: View | None = None) -> dict[str, Any]:
     """A definition with the functions and aggregates of the workspace that it calls, in the order of its parts."""
     calling = [*(_calling(view) if view else ()), *(relation.calling() if relation else ())]
-    code: list[own.Own] = [*own.functions_of(calling), *(_own_aggregates(view) if view else ())]
-    return {**value, OWN: [own.to_json(each) for each in code]} if code else value
+    code: list[user_functions.Own] = [*user_functions.functions_of(calling), *(_own_aggregates(view) if view else ())]
+    return {**value, OWN: [user_functions.to_json(each) for each in code]} if code else value
 
 
 def _calling(view: View) -> Iterator[Expression | None]:
@@ -159,7 +159,7 @@ def from_json(value: dict[str, Any]) -> Definition:
     if value["kind"] == "logical view":
         return _logical_from_json(value)
     for each in value.get(OWN, []):
-        own.declare(own.from_json(each))
+        user_functions.declare(user_functions.from_json(each))
     relation = relation_from_json(value["relation"]) if "relation" in value else None
     if value["kind"] == "table":
         return _table_from_json(value, relation)
@@ -398,7 +398,7 @@ def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
 
 def _aggregate_from_json(value: dict[str, Any], types: Types) -> Aggregate:
     arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
-    cls = INTERNAL.get(value["aggregate"]) or own.find_aggregate(value["aggregate"])
+    cls = INTERNAL.get(value["aggregate"]) or user_functions.find_aggregate(value["aggregate"])
     assert cls is not None, f"the aggregate {value['aggregate']} is known"
     return cls(
         tuple(expression_from_json(argument, types) for argument in arguments),

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.define.connectors import BOOLEANS, FILES, Connector, Option, check_options, check_value, find_connector
-from headrace.define.expression.check import Scope
 from headrace.define.model import BOUNDS, Alert, Mode, Options, Output, Sink, Stream, View
 from headrace.define.outputs import outputs_of
 from headrace.errors import DefinitionError, nearest
+from headrace.language.check import Scope
 from headrace.language.durations import SECOND_MS, format_duration
 from headrace.language.terms import Expression
 from headrace.types import BOOLEAN, TIMESTAMP, Type

@@ -49,7 +49,7 @@ class Explode:
 class Map:
     """Adds the columns that a Python function of the workspace computes of Arrow arrays. A failure is a dead letter."""
 
-    function: str  # as `define/own.py` names it, with its digest
+    function: str  # as `language/user_functions.py` names it, with its digest
     arguments: tuple[Expression, ...]
     columns: Reads
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from headrace.define.model import ARRIVED, Stream, View
-from headrace.define.own import find_function, functions_of
 from headrace.define.relation import (
     Branch,
     Explode,
@@ -26,6 +25,7 @@ from headrace.define.relation import (
 )
 from headrace.errors import DefinitionError
 from headrace.language.terms import COMPARISON, LEVELS, Expression, Term, conjunction, quote, render
+from headrace.language.user_functions import find_function, functions_of
 from headrace.types import BOOLEAN, DOUBLE, TIMESTAMP, Type
 
 PREFIX = "_map_"  # of columns that hold results: no column of a query begins with _

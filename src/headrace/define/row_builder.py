@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from headrace.define.derived_rows import DerivedRows, RowScope
-from headrace.define.expression import hints
-from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.model import Stream, Table
 from headrace.define.table_joins import TableScope, apply_join, apply_queries
 from headrace.errors import DefinitionError
+from headrace.language import hints
+from headrace.language.check import Checker, check, check_condition
 from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, located
 from headrace.language.statements.select_rows import is_generator

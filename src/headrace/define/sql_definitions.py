@@ -12,15 +12,14 @@ from headrace.define.definition_rules import (
     make_unique,
     part_hint,
 )
-from headrace.define.expression.check import Checker, Scope, check
 from headrace.define.kafka_record import check_record_fields, check_type
 from headrace.define.model import JSON, Field, Source, Stream, Table, UniqueEvents
-from headrace.define.own import functions_of
 from headrace.define.stream_source import IDLE_TIMEOUT, read_source
 from headrace.define.table_parts import check_column, make_table
 from headrace.define.view_columns import is_aggregate_name
 from headrace.engine.duckdb_terms import refuse_computed
 from headrace.errors import DefinitionError
+from headrace.language.check import Checker, Scope, check
 from headrace.language.durations import parse_duration
 from headrace.language.identifiers import check_distinct
 from headrace.language.source_text import STRING, Mistakes, SourceText, each, located
@@ -44,6 +43,7 @@ from headrace.language.statements.with_options import (
     refuse_later_format,
 )
 from headrace.language.terms import quote
+from headrace.language.user_functions import functions_of
 from headrace.types import Type
 
 # What is declared; of what reads others the statement, until these are known.

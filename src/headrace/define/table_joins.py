@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.define.derived_rows import DerivedRows, RowColumn, RowScope
-from headrace.define.expression.check import check, check_condition
 from headrace.define.model import Stream, Table
 from headrace.define.relation import Join, TableLog
 from headrace.errors import DefinitionError, did_you_mean
+from headrace.language.check import check, check_condition
 from headrace.language.coercion import as_decimal, common_type
 from headrace.language.source_text import SourceText
 from headrace.language.syntax import (

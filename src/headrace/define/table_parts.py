@@ -14,13 +14,13 @@ from headrace.aggregate.signature import KEPT
 from headrace.define.definition_rules import check_key
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import ARRIVED, JSON, Column, Field, Key, Output, Over, Shape, Source, Stream, Table, View
-from headrace.define.own import functions_of
 from headrace.define.relation import Relation
 from headrace.define.relation_rewrites import view_over
 from headrace.engine.duckdb_views import duckdb_view
 from headrace.errors import DefinitionError, nearest
 from headrace.language.identifiers import check_distinct
 from headrace.language.terms import Expression, Term, conjunction, quote
+from headrace.language.user_functions import functions_of
 from headrace.types import BOOLEAN, TIMESTAMP
 
 DELETED = "_deleted"  # of a change: whether it deletes the row of its key

@@ -11,9 +11,7 @@ from typing import Any
 from headrace.define.answer_shape import ShapeReader, ShapeScope
 from headrace.define.definition_rules import check_key
 from headrace.define.derived_rows import DerivedRows, RowScope
-from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.model import Column, Key, Order, Stream, Table, View, Window
-from headrace.define.own import plain
 from headrace.define.relation_rewrites import view_over
 from headrace.define.row_builder import NO_TABLES, Inputs, hoist, rows_of_from
 from headrace.define.table_joins import apply_queries
@@ -30,6 +28,7 @@ from headrace.define.view_windows import (
     window_bound,
 )
 from headrace.errors import DefinitionError
+from headrace.language.check import Checker, check, check_condition
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import FollowUpError, Mistakes, each, join, located
 from headrace.language.statements.create_view import ViewStatement
@@ -37,6 +36,7 @@ from headrace.language.statements.select_rows import is_generator
 from headrace.language.syntax import Call, Literal, Name, Node, SelectItem, Star, TableQuery, conjuncts, walk
 from headrace.language.terms import Expression, quote
 from headrace.lazy import later
+from headrace.language.user_functions import plain
 from headrace.types import INT
 
 view_refusals = later("headrace.define.view_refusals")  # after a mistake only

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
 from headrace.define.definition_rules import part_hint
-from headrace.define.expression.check import Scope, check, check_condition
-from headrace.define.expression.functions import ALIASES, FUNCTIONS
 from headrace.define.model import Column
-from headrace.define.own import find_aggregate, plain
 from headrace.define.view_windows import END_CALLS, START_CALLS, WINDOW_CALLS
 from headrace.errors import DefinitionError
+from headrace.language.check import Scope, check, check_condition
+from headrace.language.functions import ALIASES, FUNCTIONS
 from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, located
 from headrace.language.statements.select_rows import GENERATORS
@@ -31,6 +30,7 @@ from headrace.language.syntax import (
 )
 from headrace.language.terms import Expression
 from headrace.lazy import later
+from headrace.language.user_functions import find_aggregate, plain
 
 foreign_functions = later("headrace.language.foreign.foreign_functions")  # for names that are not ours
 _SCALAR = frozenset((*FUNCTIONS, *ALIASES, *WINDOW_CALLS, *START_CALLS, *END_CALLS, *GENERATORS))

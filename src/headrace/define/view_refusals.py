@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from headrace.define.answer_shape import ShapeReader
 from headrace.define.derived_rows import RowScope
-from headrace.define.expression.check import check, check_condition
-from headrace.define.expression.functions import UNSTABLE
 from headrace.define.model import Stream, View
 from headrace.define.relation_rewrites import view_over
 from headrace.define.view_builder import ViewBuilder
 from headrace.define.view_columns import contains_aggregate, is_aggregate
 from headrace.define.view_windows import is_bucket, is_window_call
 from headrace.errors import DefinitionError
+from headrace.language.check import check, check_condition
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from headrace.language.foreign.unavailable import NO_SESSIONS, session_gap, session_gap_at
+from headrace.language.functions import UNSTABLE
 from headrace.language.outline import TextEdit, rewrite
 from headrace.language.source_text import FollowUpError, Mistakes, each, escape, join
 from headrace.language.statements.create_view import ViewStatement

@@ -12,7 +12,6 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.model import ARRIVED, Stream
-from headrace.define.own import functions_of
 from headrace.define.relation import PLACE, Branch, Explode, Filter, Project, Relation, RowStep, types_after
 from headrace.deliver.event_chunks import CHUNK_ROWS, ROW, Chunk, read_chunk
 from headrace.deliver.event_page import EventCursor
@@ -24,6 +23,7 @@ from headrace.engine.python_evaluation import compile_expression
 from headrace.errors import DefinitionError, HeadraceError, QuestionError
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.table_schema import COMMIT, POSITION, TABLES
+from headrace.language.user_functions import functions_of
 from headrace.parse.record_columns import utc_us
 from headrace.types import TIMESTAMP, Type, arrow_type
 

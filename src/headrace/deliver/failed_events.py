@@ -20,7 +20,6 @@ import duckdb
 import pyarrow as pa
 
 from headrace.define.model import ARRIVED, Stream, View
-from headrace.define.own import functions_of
 from headrace.deliver.event_chunks import CHUNK_ROWS, read_chunk
 from headrace.deliver.event_page import EventCursor
 from headrace.deliver.table_changes import PinnedJoins, TableChanges, in_parts
@@ -32,6 +31,7 @@ from headrace.lake.dead_letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.parquet_file import rows_at
 from headrace.lake.table_schema import COMMIT, POSITION, TABLES, VALUE
+from headrace.language.user_functions import functions_of
 from headrace.names import shell
 from headrace.store.version import NOT_PINNED, Pinned
 

@@ -10,16 +10,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.expression.check import Scope, check_condition
 from headrace.define.model import Stream
-from headrace.define.own import functions_of
 from headrace.engine.duckdb_session import DuckdbSession
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, compile_expression
 from headrace.errors import DefinitionError, QuestionError, did_you_mean
+from headrace.language.check import Scope, check_condition
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
 from headrace.language.terms import Expression
+from headrace.language.user_functions import functions_of
 from headrace.serve.change_batch import ChangeBatch, Columns
 from headrace.serve.json_values import key_value
 from headrace.store.selection import rank

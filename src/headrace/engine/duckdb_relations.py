@@ -13,7 +13,6 @@ from hashlib import sha256
 from itertools import takewhile
 
 from headrace.define.model import ARRIVED, Field, Stream, View
-from headrace.define.own import OUTCOME
 from headrace.define.relation import (
     PLACE,
     Branch,
@@ -35,6 +34,7 @@ from headrace.engine.duckdb_values import limits_of
 from headrace.engine.duckdb_views import duckdb_expression, duckdb_view, parts_of
 from headrace.errors import DefinitionError
 from headrace.language.terms import Expression
+from headrace.language.user_functions import OUTCOME
 from headrace.types import STRING, TIMESTAMP, Type
 
 COMMIT, POSITION, TABLES = "_commit", "_position", "_tables"  # columns of the lake

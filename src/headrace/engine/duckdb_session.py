@@ -11,11 +11,11 @@ from typing import Any
 from headrace.aggregate import ArrowFunction
 from headrace.aggregate.kernels import unchunked
 from headrace.define.model import Field, Stream
-from headrace.define.own import OwnFunction
 from headrace.duckdb_connections import add_function, open_duckdb
 from headrace.engine.duckdb_terms import duckdb_name, duckdb_sql, duckdb_type
 from headrace.engine.time_functions import register
 from headrace.engine.udf_calls import give_function
+from headrace.language.user_functions import UserFunction
 from headrace.lazy import duckdb, pa
 
 
@@ -38,13 +38,13 @@ class DuckdbSession:
             weakref.finalize(self, self._connection.close)  # DuckDB complains of functions that are there at the end
         return self._connection
 
-    def give(self, functions: Iterable[OwnFunction | ArrowFunction]) -> None:
+    def give(self, functions: Iterable[UserFunction | ArrowFunction]) -> None:
         """Register functions of a workspace or of aggregates, each once."""
         for function in functions:
-            name = function.full_name if isinstance(function, OwnFunction) else function.name
+            name = function.full_name if isinstance(function, UserFunction) else function.name
             if name in self._functions:
                 continue
-            if isinstance(function, OwnFunction):
+            if isinstance(function, UserFunction):
                 give_function(self.connection, function)
             else:
                 register_function(self.connection, function)

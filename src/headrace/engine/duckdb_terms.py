@@ -26,8 +26,10 @@ from headrace.engine.duckdb_values import (
 from headrace.engine.value_bounds import BOUNDS, makes_time
 from headrace.errors import DefinitionError
 from headrace.language.coercion import VOID
+from headrace.language.functions import FUNCTIONS, TABLE
 from headrace.language.patterns import re2_pattern, re2_replacement
 from headrace.language.terms import COMPARISON, LEVELS, PREDICATES, TRIMS, Expression, Term, render
+from headrace.language.user_functions import find_function
 from headrace.types import Type
 
 PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")

@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.pandas.functions import arrow_udf
 
 from headrace.define.model import ARRIVED, Stream
-from headrace.define.own import find_function
 from headrace.define.relation import (
     PLACE,
     Branch,
@@ -38,6 +37,7 @@ from headrace.engine.spark_views import TEXT, Computed, PatternColumn, for_spark
 from headrace.engine.udf_calls import outcome_type, run_outcomes, spark_function, spark_udf
 from headrace.errors import DefinitionError
 from headrace.language.terms import Expression, in_backticks
+from headrace.language.user_functions import find_function
 from headrace.types import STRING, TIMESTAMP, Type
 
 

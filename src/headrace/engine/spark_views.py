@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from headrace.define.model import Stream, View
-from headrace.define.own import OwnFunction, find_function
 from headrace.engine.duckdb_terms import PATTERNS, translate
 from headrace.engine.value_bounds import BOUNDS, TIMES, YEARS_US, makes_time, makes_times, shorten_spark
 from headrace.errors import DefinitionError
 from headrace.language.source_text import escape
 from headrace.language.terms import Expression, Term, render
+from headrace.language.user_functions import UserFunction, find_function
 from headrace.types import BOOLEAN, STRING, Type
 
 TEXT = "text"
@@ -40,7 +40,7 @@ class UdfColumn:
     """A column with the result of a function of the workspace."""
 
     name: str
-    function: OwnFunction
+    function: UserFunction
     arguments: tuple[str, ...]  # Spark SQL, over the fields and the columns before it
 
 
@@ -144,7 +144,7 @@ class _Writer:
         column = Term("field", term.type, text=match.name)
         return Term("NOT", BOOLEAN, (column,)) if term.negated else column
 
-    def _own_column(self, term: Term, function: OwnFunction) -> Term:
+    def _own_column(self, term: Term, function: UserFunction) -> Term:
         arguments = tuple(map(render, term.args))
         name = f"_own_{len(self.computed)}"
         call = self.computed.setdefault((term.op, ", ".join(arguments)), UdfColumn(name, function, arguments))

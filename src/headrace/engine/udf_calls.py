@@ -16,11 +16,11 @@ from headrace.aggregate.kernels import unchunked
 from headrace.aggregate.udaf import UserAggregate, call_code
 from headrace.calls import LateCallError, call_limit_s, limit_calls
 from headrace.define.model import View
-from headrace.define.own import OUTCOME, OwnFunction
 from headrace.duckdb_connections import add_function
 from headrace.engine.duckdb_terms import duckdb_type
 from headrace.errors import HeadraceError
 from headrace.format import cut
+from headrace.language.user_functions import OUTCOME, UserFunction
 from headrace.lazy import duckdb, pa
 from headrace.types import STRING, Type, arrow_type, struct
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_function(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
+def run_function(function: UserFunction, *arrays: pa.Array) -> pa.Array:
     """A value for each event; raises HeadraceError, naming the function, where it fails or gives something else."""
     types = [arrow_type(of) for _, of in function.takes]
     arguments = [unchunked(array).cast(of) for array, of in zip(arrays, types, strict=True)]
     return call_code(f"function '{function.name}'", code_of(function), function.gives, "events", *arguments)
 
 
-def spark_function(function: OwnFunction) -> Any:
+def spark_function(function: UserFunction) -> Any:
     """The function for columns of Spark."""
     return spark_udf(partial(run_function, function), function.gives)
 
@@ -62,7 +62,7 @@ def give_lifts(spark: SparkSession, view: View) -> None:
                 spark.udf.register(function.name, spark_udf(function.run, function.gives))
 
 
-def give_function(connection: duckdb.DuckDBPyConnection, function: OwnFunction) -> None:
+def give_function(connection: duckdb.DuckDBPyConnection, function: UserFunction) -> None:
     """Give a connection of DuckDB the function, and the one that gives an outcome for each row."""
     takes = [duckdb_type(of) for _, of in function.takes]
     value, outcomes = (runner(function, partial(run, function)) for run in (run_function, run_outcomes))
@@ -71,7 +71,7 @@ def give_function(connection: duckdb.DuckDBPyConnection, function: OwnFunction) 
     add_function(connection, name, outcomes, takes, gives, of_null=True, side_effects=True)
 
 
-def runner(function: OwnFunction, call: Callable[..., pa.Array]) -> Callable[..., Any]:
+def runner(function: UserFunction, call: Callable[..., pa.Array]) -> Callable[..., Any]:
     """What DuckDB calls: `call`, as a function with the parameters of this one."""
 
     def run(*arrays: pa.Array) -> pa.Array:
@@ -84,7 +84,7 @@ def runner(function: OwnFunction, call: Callable[..., pa.Array]) -> Callable[...
 
 
 @lru_cache(maxsize=1024)
-def code_of(function: OwnFunction) -> Callable[..., Any]:
+def code_of(function: UserFunction) -> Callable[..., Any]:
     """The function itself."""
     code: Callable[..., Any] = pickle.loads(function.code)
     return code
@@ -93,12 +93,12 @@ def code_of(function: OwnFunction) -> Callable[..., Any]:
 MOST_CHARACTERS = 80  # of a value in a message
 
 
-def outcome_type(function: OwnFunction) -> Type:
+def outcome_type(function: UserFunction) -> Type:
     """What a call gives for each row: an error, or a value."""
     return struct(("error", STRING), ("value", function.gives))
 
 
-def run_outcomes(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
+def run_outcomes(function: UserFunction, *arrays: pa.Array) -> pa.Array:
     """The outcome of a call for each row. Rows that fail are found by calling it for smaller and smaller parts."""
     parts = [unchunked(array) for array in arrays]
     count, errors = len(parts[0]), dict[int, str]()
@@ -108,7 +108,7 @@ def run_outcomes(function: OwnFunction, *arrays: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([texts, values], fields=names)
 
 
-def _values(function: OwnFunction, arrays: Sequence[pa.Array], start: int, errors: dict[int, str]) -> pa.Array:
+def _values(function: UserFunction, arrays: Sequence[pa.Array], start: int, errors: dict[int, str]) -> pa.Array:
     count = len(arrays[0])
     if not count:
         return pa.nulls(0, arrow_type(function.gives))
@@ -126,13 +126,13 @@ def _values(function: OwnFunction, arrays: Sequence[pa.Array], start: int, error
     return pa.concat_arrays([first, second])
 
 
-def describe(function: OwnFunction, error: HeadraceError, values: Sequence[Any]) -> str:
+def describe(function: UserFunction, error: HeadraceError, values: Sequence[Any]) -> str:
     """The error of a call for one row: function, line and value."""
     arguments = ", ".join(f"{name} = {_short(value)}" for (name, _), value in zip(function.takes, values, strict=True))
     return f"{error} ({_place(function, error.__cause__)}{arguments})"
 
 
-def _place(function: OwnFunction, cause: BaseException | None) -> str:
+def _place(function: UserFunction, cause: BaseException | None) -> str:
     """The line of the user's file that the error came from."""
     code = getattr(code_of(function), "__code__", None)
     if code is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.define.expression.functions import FUNCTIONS
+from headrace.language.functions import FUNCTIONS
 from headrace.language.terms import Term
 from headrace.types import STRING, Type
 

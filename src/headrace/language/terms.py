@@ -157,7 +157,7 @@ class Expression:
         return self.term if all(types.get(each.text) == each.type for each in fields) else self._parsed(types)
 
     def _parsed(self, types: Mapping[str, Type]) -> Term:
-        check = import_module("headrace.define.expression.check")  # most commands need the text only
+        check = import_module("headrace.language.check")  # most commands need the text only
         parsed: Term = check.parse_stored(self.sql, types, is_applied=self._is_applied)
         return parsed
 

@@ -23,7 +23,6 @@ from headrace.aggregate import Aggregate, ArrowFunction
 from headrace.aggregate.kernels import unchunked
 from headrace.calls import LATE, call_limit_s, limit_calls
 from headrace.define.model import Stream, View
-from headrace.define.own import OwnFunction, functions_of
 from headrace.define.relation import PLACE, Relation
 from headrace.engine.duckdb_relations import join_rows, limits, rows_sql
 from headrace.engine.duckdb_session import DuckdbSession
@@ -33,6 +32,8 @@ from headrace.faults import fault_point
 from headrace.lake.table_schema import ARRIVED, POSITION
 from headrace.language.terms import Expression, quote
 from headrace.maintain.table_versions import TableAt, forget_tables, show_table
+from headrace.language.user_functions import UserFunction, functions_of
+from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
 from headrace.store.key_ids import key_id_duckdb
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
@@ -66,7 +67,7 @@ class LiftedView:
     reads: tuple[str, ...]  # columns of the events
     functions: tuple[ArrowFunction, ...]
     prepared: tuple[Prepared, ...]
-    own: tuple[OwnFunction, ...] = ()
+    own: tuple[UserFunction, ...] = ()
     tables: tuple[TableAt, ...] = ()  # that its rows are joined to
     # SQL with the same result for all events, which fails for no row that an earlier step leaves out; `sql` is for
     # events whose fields are within limits.

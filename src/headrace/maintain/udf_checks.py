@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from headrace.aggregate import Partial
 from headrace.aggregate.udaf import UserAggregate
 from headrace.define.model import Stream, View
-from headrace.define.own import OwnFunction, find_function, functions_of
 from headrace.define.relation import Relation
 from headrace.engine.duckdb_relations import calls_sql, rows_sql
 from headrace.engine.duckdb_session import DuckdbSession
@@ -26,6 +25,7 @@ from headrace.engine.udf_calls import run_function, run_outcomes
 from headrace.errors import DefinitionError, HeadraceError
 from headrace.lake.delta_table import LakeTable
 from headrace.language.terms import Expression
+from headrace.language.user_functions import UserFunction, find_function, functions_of
 
 MOST_EVENTS = 256  # that functions are tried on
 MOST_ALONE = 32  # of them that are also given alone
@@ -82,7 +82,7 @@ def refuse_code(stream: Stream, view: View, events: pa.Table) -> str | None:
     return None
 
 
-def _calls(stream: Stream, view: View) -> Iterator[tuple[OwnFunction, list[Expression]]]:
+def _calls(stream: Stream, view: View) -> Iterator[tuple[UserFunction, list[Expression]]]:
     """Each call of a function of the workspace, with its arguments."""
     for expression in view.expressions:
         for term in expression.over(stream.types()).parts():
@@ -130,7 +130,7 @@ def _refuse_maps(session: DuckdbSession, stream: Stream, relation: Relation, eve
     return None
 
 
-def _refuse_map(function: OwnFunction, arguments: list[pa.Array]) -> str | None:
+def _refuse_map(function: UserFunction, arguments: list[pa.Array]) -> str | None:
     errors = run_outcomes(function, *arguments).field("error")
     if not errors.null_count:
         return f"{errors[0].as_py()}; it failed for each of {len(errors)} events"
@@ -139,7 +139,7 @@ def _refuse_map(function: OwnFunction, arguments: list[pa.Array]) -> str | None:
     return _refuse_function(function, arguments)  # which raises if it fails for all of them together
 
 
-def _refuse_function(function: OwnFunction, arguments: list[pa.Array]) -> str | None:
+def _refuse_function(function: UserFunction, arguments: list[pa.Array]) -> str | None:
     together = run_function(function, *arguments).to_pylist()
     for at, row in enumerate(_rows(arguments)[:MOST_ALONE]):
         alone = run_function(function, *(array.slice(at, 1) for array in arguments))[0].as_py()

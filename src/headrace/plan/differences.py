@@ -11,7 +11,6 @@ from headrace.define.fingerprint import fingerprint
 from headrace.define.kafka_record import describe_record
 from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
-from headrace.define.own import code_changes, edited_names, plain, plain_changes
 from headrace.define.relation import Relation
 from headrace.define.relation_text import describe_relation, sources_of
 from headrace.engine.duckdb_relations import refuse_duckdb
@@ -20,6 +19,7 @@ from headrace.language.durations import format_duration
 from headrace.language.literals import BARE_DECIMAL
 from headrace.language.source_text import escape
 from headrace.language.terms import quote
+from headrace.language.user_functions import code_changes, edited_names, plain, plain_changes
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
 from headrace.plan.other_changes import (

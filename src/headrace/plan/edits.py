@@ -9,13 +9,13 @@ from headrace.aggregate import Aggregate
 from headrace.define.fingerprint import aggregate_id, fingerprint
 from headrace.define.model import Output, Shape, View, Window
 from headrace.define.outputs import outputs_of, written, written_order
-from headrace.define.own import plain_changes
 from headrace.define.relation import Relation, TableLog
 from headrace.define.relation_rewrites import prune
 from headrace.define.relation_text import describe_relation
 from headrace.define.table_parts import holds_rows_of_table
 from headrace.language.durations import format_duration
 from headrace.language.terms import Expression, quote
+from headrace.language.user_functions import plain_changes
 from headrace.plan.cost import How, Way
 from headrace.store.version import Version
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from headrace.aggregate import Aggregate, Value
 from headrace.define.answer_shape import ShapeReader, ShapeScope
-from headrace.define.expression.check import Scope
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import ARRIVED, BOUNDS, Order, View
 from headrace.define.outputs import outputs_of
@@ -20,6 +19,7 @@ from headrace.define.sampling import share_of
 from headrace.engine.duckdb_views import duckdb_expression
 from headrace.engine.python_evaluation import Evaluate, Types, compile_expression
 from headrace.errors import DefinitionError, QuestionError
+from headrace.language.check import Scope
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
 from headrace.language.statements.create_view import read_order_text

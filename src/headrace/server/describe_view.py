@@ -13,9 +13,9 @@ from typing import TypeVar, get_args
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.model import Shape, Stream, View, Window
 from headrace.define.outputs import outputs_of, written, written_order
-from headrace.define.own import plain
 from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.format import freshness, iso_us
+from headrace.language.user_functions import plain
 from headrace.serve.freshness import Age, Fresh
 from headrace.server.running_stream import BuildProgress, Lanes
 from headrace.server.status import (

@@ -3,11 +3,11 @@
 import pytest
 
 from headrace.define.derived_rows import EVENT_TIME, DerivedRows
-from headrace.define.expression.check import check, check_condition
 from headrace.define.model import Field, Key, Stream, View
 from headrace.define.relation import Branch, Explode, Filter, Join, Project, TableLog
 from headrace.define.relation_rewrites import prune, view_over
 from headrace.errors import DefinitionError
+from headrace.language.check import check, check_condition
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Expression

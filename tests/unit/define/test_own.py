@@ -9,8 +9,8 @@ import pytest
 
 from headrace.define.catalog import load
 from headrace.define.fingerprint import fingerprint, from_json, to_json
-from headrace.define.own import plain
 from headrace.errors import DefinitionError
+from headrace.language.user_functions import plain
 from headrace.plan.differences import compare
 from tests import wording
 from tests.own_code import PYTHON, SQL, write_definitions

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.define.expression.check import parse_expression
 from headrace.define.model import Field, Stream
 from headrace.define.relation import Branch, Explode, Filter, Project, Relation, RowStep
 from headrace.define.relation_rewrites import LONGEST, composed
 from headrace.deliver.derived_events import python_rows
 from headrace.engine.duckdb_relations import limits, rows_sql
+from headrace.language.check import parse_expression
 from headrace.types import BIGINT, INT, STRING, Type, array, arrow_type, decimal
 
 FIELDS = {"a": INT, "b": BIGINT, "s": STRING, "price": decimal(10, 2), "tags": array(STRING)}

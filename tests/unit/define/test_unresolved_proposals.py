@@ -14,9 +14,9 @@ import pytest
 import headrace
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import Catalog, parse
-from headrace.define.expression.functions import FUNCTIONS as OUR_FUNCTIONS
 from headrace.errors import DefinitionError
 from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS
+from headrace.language.functions import FUNCTIONS as OUR_FUNCTIONS
 from headrace.language.source_text import each
 from headrace.serve.question import Question
 from tests import wording

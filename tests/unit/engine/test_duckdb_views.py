@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.check import parse_expression
 from headrace.define.table_parts import rows_of_table
 from headrace.engine.duckdb_relations import refuse_duckdb
 from headrace.engine.duckdb_views import duckdb_expression, duckdb_view
+from headrace.language.check import parse_expression
 from headrace.types import BIGINT, INT
 from tests import wording
 

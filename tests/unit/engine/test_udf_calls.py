@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.define.catalog import load
-from headrace.define.own import OwnFunction, find_function
 from headrace.engine.udf_calls import run_outcomes
 from tests import wording
+from headrace.language.user_functions import UserFunction, find_function
 
 CODE = """
 import pyarrow as pa
@@ -45,7 +45,7 @@ hr.Stream("d", s.select("x", a="inverse(x)", b="shorter(x)", c="texts(x)", d="pa
 
 
 @pytest.fixture
-def functions(tmp_path: Path) -> dict[str, OwnFunction]:
+def functions(tmp_path: Path) -> dict[str, UserFunction]:
     (tmp_path / "code.py").write_text(CODE)
     relation = load(tmp_path).streams["d"].relation
     assert relation is not None
@@ -53,12 +53,12 @@ def functions(tmp_path: Path) -> dict[str, OwnFunction]:
     return {each.name: each for each in found if each}
 
 
-def outcomes(function: OwnFunction, *arrays: pa.Array) -> tuple[dict[int, str], list[Any]]:
+def outcomes(function: UserFunction, *arrays: pa.Array) -> tuple[dict[int, str], list[Any]]:
     rows = run_outcomes(function, *arrays).to_pylist()
     return {at: row["error"] for at, row in enumerate(rows) if row["error"]}, [row["value"] for row in rows]
 
 
-def test_rows_that_fail_are_named_with_function_line_and_value(functions: dict[str, OwnFunction]) -> None:
+def test_rows_that_fail_are_named_with_function_line_and_value(functions: dict[str, UserFunction]) -> None:
     errors, values = outcomes(functions["inverse"], pa.array([1, 0, 5, None, 20, 0]))
     assert values == [100, None, 20, None, 5, None]
     wording.check(errors[1], "inverse", 10)
@@ -67,7 +67,7 @@ def test_rows_that_fail_are_named_with_function_line_and_value(functions: dict[s
 
 
 def test_results_of_another_length_or_type_fail_for_the_rows_that_cause_them(
-    functions: dict[str, OwnFunction],
+    functions: dict[str, UserFunction],
 ) -> None:
     errors, values = outcomes(functions["shorter"], pa.array([1, 2, 3, 4]))
     assert values == [None, None, 3, 4]
@@ -82,5 +82,5 @@ def test_results_of_another_length_or_type_fail_for_the_rows_that_cause_them(
     wording.check(errors[0])
 
 
-def test_no_rows_call_nothing(functions: dict[str, OwnFunction]) -> None:
+def test_no_rows_call_nothing(functions: dict[str, UserFunction]) -> None:
     assert len(run_outcomes(functions["nothing"], pa.array([], pa.int64()))) == 0

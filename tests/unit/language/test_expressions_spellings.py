@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.define.catalog import parse
-from headrace.define.expression.check import parse_expression
 from headrace.errors import DefinitionError
+from headrace.language.check import parse_expression
 from headrace.types import BIGINT, DOUBLE, INT, STRING, TIMESTAMP, array, map_of, struct
 from tests import wording
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.define.expression.check import parse_expression
 from headrace.errors import DefinitionError
+from headrace.language.check import parse_expression
 from headrace.language.patterns import (
     groups,
     is_format,

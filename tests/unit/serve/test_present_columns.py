@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from headrace.define.expression.check import Scope, check
 from headrace.errors import DefinitionError
+from headrace.language.check import Scope, check
 from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText
 from headrace.language.terms import Expression

@@ -22,9 +22,7 @@ from headrace.define.definition_rules import (
     make_cumulative,
     make_window,
 )
-from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.kafka_record import check_record_fields
-from headrace.define.own import plain
 from headrace.define.python.query_builder import Aggregation, Query, Queryable, caller, source_of
 from headrace.define.python.query_rows import all_rows_of, join_conditions, rows_of
 from headrace.define.python.source_builder import read_unique
@@ -35,12 +33,14 @@ from headrace.define.view_columns import is_aggregate, make_aggregate, make_colu
 from headrace.define.view_windows import is_bucket, read_bucket, read_span
 from headrace.errors import DefinitionError, Location
 from headrace.language.calendar import Calendar, zone_name
+from headrace.language.check import Checker, Scope, check, check_condition
 from headrace.language.durations import SECOND_MS, parse_duration
 from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.language.statements.create_view import LogicalStatement, check_limit, read_item_text, read_order_text
 from headrace.language.terms import Expression, conjunction
+from headrace.language.user_functions import plain
 
 Declared = TypeVar("Declared", model.Stream, model.Table, model.View, LogicalStatement, model.Sink, model.Alert)
 

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 from headrace.aggregate import REGISTRY, Aggregate, Argument
 from headrace.aggregate.udaf import UdafDefinition, declare_aggregate
-from headrace.define.expression.functions import ALIASES, FUNCTIONS
-from headrace.define.own import DIGITS, OwnFunction, declare, digest_of
 from headrace.define.python.query_builder import Aggregation, caller, source_of
 from headrace.define.sql_definitions import read_fields
 from headrace.errors import DefinitionError
+from headrace.language.functions import ALIASES, FUNCTIONS
 from headrace.language.identifiers import check_name
 from headrace.language.literals import read_type
 from headrace.language.source_text import END, WORD, placed
 from headrace.language.token_cursor import TokenCursor
+from headrace.language.user_functions import DIGITS, UserFunction, declare, digest_of
 from headrace.types import Type, struct
 
 _WHERE = Parameter("where", Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
@@ -95,7 +95,7 @@ def udf(takes: str, *, gives: str) -> Callable[[F], F]:
             name, types = _check_name(run), _read_arguments(takes)
             _check_arity(run, len(types))
             code = _pickle(run)
-            declare(OwnFunction(name, types, _read_result(gives), _digest(Path(at.file), code), code))
+            declare(UserFunction(name, types, _read_result(gives), _digest(Path(at.file), code), code))
         return run
 
     return declared

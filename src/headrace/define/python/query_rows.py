@@ -7,10 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from headrace.define.derived_rows import DerivedRows, NamedExpressions
-from headrace.define.expression import hints
-from headrace.define.expression.check import Checker, Scope, check, check_condition
 from headrace.define.model import Table
-from headrace.define.own import find_function
 from headrace.define.python.query_builder import (
     Conditions,
     Explosion,
@@ -25,12 +22,15 @@ from headrace.define.python.query_builder import (
 from headrace.define.relation import JoinKind
 from headrace.define.table_joins import TableScope, apply_join
 from headrace.errors import DefinitionError
+from headrace.language import hints
+from headrace.language.check import Checker, Scope, check, check_condition
 from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.language.statements.create_view import read_item_text
 from headrace.language.syntax import JoinItem, Name
 from headrace.language.terms import Expression, conjunction, quote
+from headrace.language.user_functions import find_function
 
 
 def rows_of(query: Query, following: RowStep | None = None) -> DerivedRows:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from headrace.define import model
-from headrace.define.expression.check import Checker, check, check_condition
 from headrace.define.outgoing_rules import WrittenShape, make_absence, make_alert, make_sink, row_scope
 from headrace.define.python.definition_builder import declare, milliseconds
 from headrace.define.python.query_builder import caller, source_of
 from headrace.errors import DefinitionError
+from headrace.language.check import Checker, check, check_condition
 from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import placed

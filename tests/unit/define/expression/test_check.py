@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.define.expression.check import parse_expression
 from headrace.errors import DefinitionError
+from headrace.language.check import parse_expression
 from headrace.language.source_text import escape
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, decimal
 from tests import wording

@@ -6,9 +6,9 @@ import pytest
 
 import headrace as hr
 from headrace.define.catalog import parse
-from headrace.define.expression.check import parse_expression
 from headrace.define.fingerprint import from_json, to_json
 from headrace.errors import DefinitionError
+from headrace.language.check import parse_expression
 from headrace.language.token_cursor import parse_type
 from headrace.types import BIGINT, DATE, DOUBLE, INT, STRING, array, decimal, map_of, struct
 from tests import wording

@@ -9,11 +9,11 @@ import pytest
 
 from headrace.aggregate import REGISTRY
 from headrace.define.catalog import parse
-from headrace.define.expression.reference import BEGIN, END, TABLES
-from headrace.define.own import fresh_names
+from headrace.define.function_reference import BEGIN, END, TABLES
 from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS
 from headrace.language.identifiers import RESERVED_COLUMNS
 from headrace.language.literals import TYPES
+from headrace.language.user_functions import fresh_names
 
 DOCS = Path(__file__).parents[4] / "docs"
 NAMES = ("streams", "types", "names", "views", "windows", "aggregates", "expressions", "functions", "python-functions")
@@ -29,7 +29,7 @@ def blocks(language):
 def test_the_tables_are_generated_from_the_code(table):
     page = (DOCS / TABLE_PAGES[table]).read_text()
     text = page.partition(BEGIN.format(table))[2].partition(END.format(table))[0].strip()
-    assert text == TABLES[table](), "paste the output of `python -m headrace.define.expression.reference`"
+    assert text == TABLES[table](), "paste the output of `python -m headrace.define.function_reference`"
 
 
 def test_no_function_of_other_systems_is_one_of_these():

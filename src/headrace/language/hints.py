@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.errors import DefinitionError, did_you_mean, nearest
 from headrace.language.coercion import CASTS
+from headrace.language.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.language.signatures import KINDS, FunctionParameter, ScalarFunction
 from headrace.language.source_text import SourceText, escape
 from headrace.language.standard_forms import ARROW

@@ -27,7 +27,7 @@ _FULL_NAME = re.compile(rf"\b[a-z][a-z0-9_]*__[0-9a-f]{{{DIGITS}}}\b")
 
 
 @dataclass(frozen=True)
-class OwnFunction(UserCode):
+class UserFunction(UserCode):
     """A function: one value for each event."""
 
     @property
@@ -37,8 +37,8 @@ class OwnFunction(UserCode):
 
 
 # By full name: those of loaded definitions, and of views that were read back. Equal names have equal code.
-_known: dict[str, OwnFunction] = {}
-Own = OwnFunction | UdafDefinition
+_known: dict[str, UserFunction] = {}
+Own = UserFunction | UdafDefinition
 # By name: those that the definitions that are being read may call.
 callable_names: ContextVar[dict[str, Own] | None] = ContextVar("callable_names", default=None)
 
@@ -55,7 +55,7 @@ def fresh_names() -> Iterator[None]:
 
 def declare(own: Own) -> None:
     """Make a function or an aggregate known, and callable by the definitions that are being read."""
-    if isinstance(own, OwnFunction):
+    if isinstance(own, UserFunction):
         _known[own.full_name] = own
     else:
         declare_aggregate(own)
@@ -64,10 +64,10 @@ def declare(own: Own) -> None:
         names[own.name] = own
 
 
-def find_function(name: str) -> OwnFunction | None:
+def find_function(name: str) -> UserFunction | None:
     """The function that an expression calls by its name or its full name, in lower case."""
     own = (callable_names.get() or {}).get(name)
-    return own if isinstance(own, OwnFunction) else _known.get(name)
+    return own if isinstance(own, UserFunction) else _known.get(name)
 
 
 def find_aggregate(name: str) -> type[Aggregate] | None:
@@ -78,7 +78,7 @@ def find_aggregate(name: str) -> type[Aggregate] | None:
     return REGISTRY.get(name) or own_class(name)
 
 
-def functions_of(calling: Iterable[Expression | str | None]) -> list[OwnFunction]:
+def functions_of(calling: Iterable[Expression | str | None]) -> list[UserFunction]:
     """Those that expressions call, or that are named themselves, each once."""
     names: dict[str, None] = {}
     for each in calling:
@@ -148,4 +148,4 @@ def from_json(value: Mapping[str, Any]) -> Own:
     gives, digest, code = parse_type(value["gives"]), value["digest"], base64.b64decode(value["code"])
     if "partial" in value:
         return UdafDefinition(value["name"], takes, gives, digest, code, parse_type(value["partial"]))
-    return OwnFunction(value["name"], takes, gives, digest, code)
+    return UserFunction(value["name"], takes, gives, digest, code)

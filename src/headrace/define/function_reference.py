@@ -1,6 +1,6 @@
 """Renders the tables of docs/aggregates.md, docs/functions.md and docs/other-systems.md.
 
-`python -m headrace.define.expression.reference` prints them.
+`python -m headrace.define.function_reference` prints them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import sys
 from itertools import groupby
 
 from headrace.aggregate import REGISTRY
-from headrace.define.expression.functions import TABLE
 from headrace.language.coercion import VOID
 from headrace.language.foreign.foreign_functions import AGGREGATES, FUNCTIONS, Instead
+from headrace.language.functions import TABLE
 from headrace.language.signatures import ScalarFunction
 
 BEGIN, END = "<!-- {}: begin -->", "<!-- {}: end -->"  # around the table of that name

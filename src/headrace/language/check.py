@@ -7,10 +7,8 @@ from functools import partial
 from typing import Any
 
 from headrace.define.definition_rules import part_hint
-from headrace.define.expression import hints
-from headrace.define.expression.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
-from headrace.define.own import OwnFunction, find_function
 from headrace.errors import DefinitionError
+from headrace.language import hints
 from headrace.language.coercion import (
     CASTS,
     INTERVAL,
@@ -22,6 +20,7 @@ from headrace.language.coercion import (
     time_of,
 )
 from headrace.language.expressions import parse_tree
+from headrace.language.functions import ALIASES, FUNCTIONS, UNSTABLE, WHY_UNSTABLE, operand_types
 from headrace.language.patterns import refuse_pattern
 from headrace.language.signatures import UNITS, ScalarFunction
 from headrace.language.source_text import FollowUpError, Mistakes, SourceText, escape
@@ -42,10 +41,11 @@ from headrace.language.syntax import (
     Test,
 )
 from headrace.language.terms import Expression, Term, render
+from headrace.language.user_functions import UserFunction, find_function
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Type
 
 
-def own_call(source: SourceText, node: Call, function: OwnFunction, args: list[Term]) -> Term:
+def own_call(source: SourceText, node: Call, function: UserFunction, args: list[Term]) -> Term:
     """The term of a call; arguments of narrower types are cast."""
     if len(args) != len(function.takes):
         raise source.error(
