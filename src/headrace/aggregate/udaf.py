@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -19,28 +19,13 @@ from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import Argument, ArgumentKind
 from headrace.calls import LateCallError, call_in_time
 from headrace.errors import HeadraceError
+from headrace.language.user_functions import UserCode, callable_names, declare
 from headrace.lazy import np, pa
 from headrace.types import BINARY, Type, arrow_type, struct
 
 WIDENS = {"DOUBLE": ("INT", "BIGINT", "DOUBLE"), "BIGINT": ("INT", "BIGINT")}
 TOLERANCE = 1e-9  # of DOUBLEs, relative: where an aggregate does not say when values agree
 END = b"\0"  # of the name
-
-
-@dataclass(frozen=True)
-class UserCode:
-    """A function or a class of a definition file, over Arrow arrays."""
-
-    name: str
-    takes: tuple[tuple[str, Type], ...]
-    gives: Type
-    digest: str
-    code: bytes = field(compare=False, repr=False)  # pickled by value: workers have no file of it
-
-    @property
-    def full_name(self) -> str:
-        """The name in definitions, in Spark and in DuckDB."""
-        return f"{self.name}__{self.digest}"
 
 
 @dataclass(frozen=True)
@@ -93,13 +78,15 @@ def _structs(what: str, table: pa.Table | pa.RecordBatch, gives: Type) -> pa.Arr
 _classes: dict[str, type[UserAggregate]] = {}  # by full name; equal names have equal code
 
 
-def own_class(full_name: str) -> type[UserAggregate] | None:
-    """The aggregate with this full name."""
-    return _classes.get(full_name)
+def find_user_aggregate(name: str) -> type[UserAggregate] | None:
+    """The aggregate of a user with this name, if the definitions that are being read may call it, or this full name."""
+    code = (callable_names.get() or {}).get(name)
+    return _classes.get(code.full_name if isinstance(code, UdafDefinition) else name)
 
 
 def declare_aggregate(definition: UdafDefinition) -> type[UserAggregate]:
     """The class of an aggregate, from now on known by its full name."""
+    declare(definition)
     if definition.full_name not in _classes:
         takes = tuple(
             Argument(name, ArgumentKind(f"a value of type {of}", WIDENS.get(of.name, (of.name,)), nested=of.is_nested))

@@ -12,6 +12,7 @@ from headrace.errors import DefinitionError, nearest
 from headrace.language.calendar import Calendar
 from headrace.language.datetime_patterns import has_year, refuse_time_pattern
 from headrace.language.durations import SECOND_MS, format_duration
+from headrace.language.hints import part_hint
 from headrace.language.source_text import FollowUpError, escape
 from headrace.language.statements.with_options import refuse_later_format
 from headrace.language.terms import Expression, quote
@@ -67,15 +68,6 @@ def _check_panes(window: Window) -> Window:
             fix="make size and slide whole seconds",
         )
     return window
-
-
-def part_hint(expression: Expression) -> str:
-    """How to take a single value out of a nested one."""
-    sql, of = expression.sql, expression.type
-    while of.is_nested:
-        sql += {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
-        of = of.parts[0][1] if of.name == "STRUCT" else of.inner
-    return f"take a part of it, as in {sql}"
 
 
 def check_key(expression: Expression) -> None:

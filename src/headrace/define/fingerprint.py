@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.aggregate import INTERNAL, Aggregate
-from headrace.aggregate.udaf import UdafDefinition, UserAggregate
+from headrace.aggregate.registry import find_aggregate
+from headrace.aggregate.udaf import UdafDefinition, UserAggregate, declare_aggregate
 from headrace.define.model import (
     ARRIVED,
     BOUNDS,
@@ -43,10 +45,10 @@ from headrace.define.relation_json import (
     relation_from_json,
     relation_to_json,
 )
-from headrace.language import user_functions
 from headrace.language.calendar import Calendar
 from headrace.language.terms import Expression
 from headrace.language.token_cursor import parse_type
+from headrace.language.user_functions import UserCode, UserFunction, declare, functions_of
 from headrace.types import TIMESTAMP, Type
 
 FINGERPRINT_DIGITS = 16
@@ -119,8 +121,8 @@ def to_json(definition: Definition) -> dict[str, Any]:
 def _with_code(value: dict[str, Any], relation: Relation | None, view: View | None = None) -> dict[str, Any]:
     """A definition with the functions and aggregates of the workspace that it calls, in the order of its parts."""
     calling = [*(_calling(view) if view else ()), *(relation.calling() if relation else ())]
-    code: list[user_functions.Own] = [*user_functions.functions_of(calling), *(_own_aggregates(view) if view else ())]
-    return {**value, OWN: [user_functions.to_json(each) for each in code]} if code else value
+    code: list[UserCode] = [*functions_of(calling), *(_user_aggregates(view) if view else ())]
+    return {**value, OWN: [_code_to_json(each) for each in code]} if code else value
 
 
 def _calling(view: View) -> Iterator[Expression | None]:
@@ -135,9 +137,30 @@ def _calling(view: View) -> Iterator[Expression | None]:
         yield from (each.expression for each in view.shape.order)
 
 
-def _own_aggregates(view: View) -> list[UdafDefinition]:
+def _user_aggregates(view: View) -> list[UdafDefinition]:
     classes = {type(column.aggregate) for column in view.columns}
     return sorted((cls.definition for cls in classes if issubclass(cls, UserAggregate)), key=lambda each: each.name)
+
+
+def _code_to_json(code: UserCode) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "name": code.name,
+        "takes": [[name, str(of)] for name, of in code.takes],
+        "gives": str(code.gives),
+        "digest": code.digest,
+        "code": base64.b64encode(code.code).decode(),
+    }
+    return {**value, "partial": str(code.partial)} if isinstance(code, UdafDefinition) else value
+
+
+def _declare(value: dict[str, Any]) -> None:
+    """Make the function or aggregate known that `_code_to_json` wrote."""
+    takes = tuple((name, parse_type(of)) for name, of in value["takes"])
+    gives, digest, code = parse_type(value["gives"]), value["digest"], base64.b64decode(value["code"])
+    if "partial" in value:
+        declare_aggregate(UdafDefinition(value["name"], takes, gives, digest, code, parse_type(value["partial"])))
+    else:
+        declare(UserFunction(value["name"], takes, gives, digest, code))
 
 
 def has_code(view: View) -> bool:
@@ -159,7 +182,7 @@ def from_json(value: dict[str, Any]) -> Definition:
     if value["kind"] == "logical view":
         return _logical_from_json(value)
     for each in value.get(OWN, []):
-        user_functions.declare(user_functions.from_json(each))
+        _declare(each)
     relation = relation_from_json(value["relation"]) if "relation" in value else None
     if value["kind"] == "table":
         return _table_from_json(value, relation)
@@ -398,7 +421,7 @@ def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
 
 def _aggregate_from_json(value: dict[str, Any], types: Types) -> Aggregate:
     arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
-    cls = INTERNAL.get(value["aggregate"]) or user_functions.find_aggregate(value["aggregate"])
+    cls = INTERNAL.get(value["aggregate"]) or find_aggregate(value["aggregate"])
     assert cls is not None, f"the aggregate {value['aggregate']} is known"
     return cls(
         tuple(expression_from_json(argument, types) for argument in arguments),

@@ -10,7 +10,6 @@ from headrace.define.definition_rules import (
     check_idle_timeout,
     check_unique_column,
     make_unique,
-    part_hint,
 )
 from headrace.define.kafka_record import check_record_fields, check_type
 from headrace.define.model import JSON, Field, Source, Stream, Table, UniqueEvents
@@ -21,6 +20,7 @@ from headrace.engine.duckdb_terms import refuse_computed
 from headrace.errors import DefinitionError
 from headrace.language.check import Checker, Scope, check
 from headrace.language.durations import parse_duration
+from headrace.language.hints import part_hint
 from headrace.language.identifiers import check_distinct
 from headrace.language.source_text import STRING, Mistakes, SourceText, each, located
 from headrace.language.statements import Declared, WrittenStatement, read_statements

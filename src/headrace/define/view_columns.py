@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
-from headrace.define.definition_rules import part_hint
+from headrace.aggregate.registry import find_aggregate
 from headrace.define.model import Column
 from headrace.define.view_windows import END_CALLS, START_CALLS, WINDOW_CALLS
 from headrace.errors import DefinitionError
 from headrace.language.check import Scope, check, check_condition
 from headrace.language.functions import ALIASES, FUNCTIONS
+from headrace.language.hints import part_hint
 from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, located
 from headrace.language.statements.select_rows import GENERATORS

@@ -21,7 +21,7 @@ _TIME = (
     f"\\d*{_BLANKS}(Z|UTC|[+-]\\d{{2}}(?::?\\d{{2}})?)?{_BLANKS}$"
 )
 # Functions of ours in DuckDB (`engine/time_functions.py`, `engine/zones.py`). They give microseconds since 1970.
-READ_TIME, TO_LOCAL, TO_UTC = "headrace_time", "headrace_to_local", "headrace_to_utc"
+READ_TIME = "headrace_time"
 
 
 def cast_sql(sql: str, value: Term, cast: Term) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.duckdb_connections import add_function
-from headrace.engine.duckdb_values import READ_TIME, TO_LOCAL, TO_UTC
+from headrace.engine.duckdb_values import READ_TIME
 from headrace.engine.zones import find_zones, times_in_zone, to_utc
 from headrace.language.datetime_patterns import (
     EXCEEDS_PAD,
@@ -29,6 +29,7 @@ from headrace.language.datetime_patterns import (
     Zone,
     read_pattern,
 )
+from headrace.language.functions import TO_LOCAL, TO_UTC
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.define.definition_rules import part_hint
 from headrace.errors import DefinitionError
 from headrace.language import hints
 from headrace.language.coercion import (
@@ -338,7 +337,7 @@ class Checker:
         types = [arg.type for arg in args]
         nested = next((arg for arg in args if arg.type.is_nested), None)
         if nested:
-            hint = part_hint(Expression(nested))
+            hint = hints.part_hint(Expression(nested))
             raise self._error(node, "only single values are compared", found=str(nested.type), fix=hint)
         if INTERVAL in types:
             raise self._error(node, "an INTERVAL cannot be compared", fix="as in a < b - INTERVAL 1 HOUR")

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.engine.duckdb_values import TO_LOCAL, TO_UTC
 from headrace.language.coercion import VOID, arithmetic_type, common_type
 from headrace.language.datetime_patterns import as_meant, refuse_time_pattern
 from headrace.language.patterns import groups, matches_nothing, refuse_replacement
 from headrace.language.signatures import ScalarFunction
 from headrace.language.terms import Term
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, array, decimal
+
+TO_LOCAL, TO_UTC = "headrace_to_local", "headrace_to_utc"  # functions of ours in DuckDB (`engine/zones.py`)
 
 
 def operand_types(args: Sequence[Term]) -> list[Type]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from headrace.aggregate import REGISTRY
 from headrace.errors import DefinitionError, did_you_mean, nearest
+from headrace.language.aggregate_names import AGGREGATES
 from headrace.language.coercion import CASTS
 from headrace.language.functions import ALIASES, FUNCTIONS, NOT_HERE, TYPE_NAMES, UNSTABLE, WHY_UNSTABLE
 from headrace.language.signatures import KINDS, FunctionParameter, ScalarFunction
 from headrace.language.source_text import SourceText, escape
 from headrace.language.standard_forms import ARROW
 from headrace.language.syntax import Call, Name
-from headrace.language.terms import Term, quote, render
+from headrace.language.terms import Expression, Term, quote, render
 from headrace.lazy import later
 from headrace.types import Type
 
@@ -60,14 +60,14 @@ def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     if write:
         return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)
     message, fix = _why_not(name)
-    near = nearest(name, [*FUNCTIONS, *ALIASES, *REGISTRY]) if message.startswith("the function") else None
+    near = nearest(name, [*FUNCTIONS, *ALIASES, *AGGREGATES]) if message.startswith("the function") else None
     if near is None:
         return source.error(call.at, message, fix=fix)
     return source.error(call.at, message, fix=f"did you mean '{near}'?", write=near, end=call.at + len(call.name))
 
 
 def _why_not(name: str) -> tuple[str, str | None]:
-    if name in REGISTRY:
+    if name in AGGREGATES:
         return f"the aggregate {name} is not allowed in an expression that is computed for each event", (
             "use it in SELECT or HAVING of a view"
         )
@@ -99,6 +99,15 @@ def part_of_other_type(value: Term, name: str) -> str | None:
         case "STRING":
             return f"if it is JSON, write {render(value)}->>'{name}'"
     return None
+
+
+def part_hint(expression: Expression) -> str:
+    """How to take a single value out of a nested one."""
+    sql, of = expression.sql, expression.type
+    while of.is_nested:
+        sql += {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
+        of = of.parts[0][1] if of.name == "STRUCT" else of.inner
+    return f"take a part of it, as in {sql}"
 
 
 def instead_of_cast(value: Term, to: Type) -> Advice:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
@@ -157,9 +156,9 @@ class Expression:
         return self.term if all(types.get(each.text) == each.type for each in fields) else self._parsed(types)
 
     def _parsed(self, types: Mapping[str, Type]) -> Term:
-        check = import_module("headrace.language.check")  # most commands need the text only
-        parsed: Term = check.parse_stored(self.sql, types, is_applied=self._is_applied)
-        return parsed
+        from headrace.language.check import parse_stored  # it needs this module, and most commands the text only
+
+        return parse_stored(self.sql, types, is_applied=self._is_applied)
 
     def part(self, name: str, of: Type) -> Expression:
         """The value of a part of a STRUCT."""

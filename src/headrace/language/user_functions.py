@@ -1,4 +1,4 @@
-"""Functions and aggregates that a workspace defines in Python: their names, types and code. Nothing is run here.
+"""Functions and aggregates that users define in Python: their names, types and code. Nothing is run here.
 
 Each is known by its name and a digest of all Python files of its folder, so that changed code is another function, and
 a view that calls it is another view. Expressions contain this full name: `fahrenheit__1a2b3c4d(celsius)`.
@@ -6,24 +6,36 @@ a view that calls it is another view. Expressions contain this full name: `fahre
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from headrace.aggregate import REGISTRY, Aggregate
-from headrace.aggregate.udaf import UdafDefinition, UserCode, declare_aggregate, own_class
 from headrace.language.terms import Expression
-from headrace.language.token_cursor import parse_type
+from headrace.types import Type
 
 DIGITS = 8
 OUTCOME = "outcome_of_"  # before the name of a function that gives a value or an error for each row
 _FULL_NAME = re.compile(rf"\b[a-z][a-z0-9_]*__[0-9a-f]{{{DIGITS}}}\b")
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """A function or a class of a definition file, over Arrow arrays."""
+
+    name: str
+    takes: tuple[tuple[str, Type], ...]
+    gives: Type
+    digest: str
+    code: bytes = field(compare=False, repr=False)  # pickled by value: workers have no file of it
+
+    @property
+    def full_name(self) -> str:
+        """The name in definitions, in Spark and in DuckDB."""
+        return f"{self.name}__{self.digest}"
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,8 @@ class UserFunction(UserCode):
 
 # By full name: those of loaded definitions, and of views that were read back. Equal names have equal code.
 _known: dict[str, UserFunction] = {}
-Own = UserFunction | UdafDefinition
 # By name: those that the definitions that are being read may call.
-callable_names: ContextVar[dict[str, Own] | None] = ContextVar("callable_names", default=None)
+callable_names: ContextVar[dict[str, UserCode] | None] = ContextVar("callable_names", default=None)
 
 
 @contextmanager
@@ -53,33 +64,23 @@ def fresh_names() -> Iterator[None]:
         callable_names.reset(token)
 
 
-def declare(own: Own) -> None:
-    """Make a function or an aggregate known, and callable by the definitions that are being read."""
-    if isinstance(own, UserFunction):
-        _known[own.full_name] = own
-    else:
-        declare_aggregate(own)
+def declare(code: UserCode) -> None:
+    """Make a function known, and let the definitions that are being read call it, or an aggregate."""
+    if isinstance(code, UserFunction):
+        _known[code.full_name] = code
     names = callable_names.get()
     if names is not None:
-        names[own.name] = own
+        names[code.name] = code
 
 
 def find_function(name: str) -> UserFunction | None:
     """The function that an expression calls by its name or its full name, in lower case."""
-    own = (callable_names.get() or {}).get(name)
-    return own if isinstance(own, UserFunction) else _known.get(name)
-
-
-def find_aggregate(name: str) -> type[Aggregate] | None:
-    """The aggregate of a name in lower case: ours, or one of the workspace, also by its full name."""
-    own = (callable_names.get() or {}).get(name)
-    if isinstance(own, UdafDefinition):
-        return declare_aggregate(own)
-    return REGISTRY.get(name) or own_class(name)
+    code = (callable_names.get() or {}).get(name)
+    return code if isinstance(code, UserFunction) else _known.get(name)
 
 
 def functions_of(calling: Iterable[Expression | str | None]) -> list[UserFunction]:
-    """Those that expressions call, or that are named themselves, each once."""
+    """Return the functions that expressions call, or that are named themselves, each once."""
     names: dict[str, None] = {}
     for each in calling:
         if isinstance(each, str):
@@ -128,24 +129,3 @@ def digest_of(folder: Path) -> str:
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:DIGITS]
-
-
-def to_json(own: Own) -> dict[str, Any]:
-    """A function or an aggregate as plain JSON values."""
-    value: dict[str, Any] = {
-        "name": own.name,
-        "takes": [[name, str(of)] for name, of in own.takes],
-        "gives": str(own.gives),
-        "digest": own.digest,
-        "code": base64.b64encode(own.code).decode(),
-    }
-    return {**value, "partial": str(own.partial)} if isinstance(own, UdafDefinition) else value
-
-
-def from_json(value: Mapping[str, Any]) -> Own:
-    """What `to_json` wrote."""
-    takes = tuple((name, parse_type(of)) for name, of in value["takes"])
-    gives, digest, code = parse_type(value["gives"]), value["digest"], base64.b64decode(value["code"])
-    if "partial" in value:
-        return UdafDefinition(value["name"], takes, gives, digest, code, parse_type(value["partial"]))
-    return UserFunction(value["name"], takes, gives, digest, code)

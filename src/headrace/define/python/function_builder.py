@@ -121,7 +121,6 @@ def udaf(takes: str, *, partial: str, gives: str) -> Callable[[type], Callable[.
             code = _pickle(cls)
             digest = _digest(Path(at.file), code)
             own = UdafDefinition(name, types, _read_type(gives), digest, code, _read_type(partial))
-            declare(own)
             return aggregate_function(declare_aggregate(own))
 
     return declared
