@@ -16,7 +16,7 @@ _NAMED = re.compile(
     r"|\b([A-Za-z]\w*)\s*(?:->|:=|\bAS \()"
     r"|(?<![\w.])([A-Za-z]\w*)\.(?=[\w*\"`]|$)"
 )
-SQL_IN = ("aggregate", "define/expression", "follow", "lake", "maintain", "parse", "serve", "sql", "store")
+SQL_IN = ("aggregate", "follow", "lake", "maintain", "parse", "serve", "sql", "store")
 _TAKEN = {"window", "window_start", "window_end", "settled", "key_id", "pane", "events", "corrections"}  # of answers
 SPECIAL = (
     "rowid", "a", "b", "s", "t", "x", "y", "n", "i", "value", "key", "position", "oid", "ctid", "filename", "struct",

@@ -35,8 +35,8 @@ from headrace.language.statements.create_view import ViewStatement
 from headrace.language.statements.select_rows import is_generator
 from headrace.language.syntax import Call, Literal, Name, Node, SelectItem, Star, TableQuery, conjuncts, walk
 from headrace.language.terms import Expression, quote
-from headrace.lazy import later
 from headrace.language.user_functions import plain
+from headrace.lazy import later
 from headrace.types import INT
 
 view_refusals = later("headrace.define.view_refusals")  # after a mistake only

@@ -30,8 +30,8 @@ from headrace.language.syntax import (
     Test,
 )
 from headrace.language.terms import Expression
+from headrace.language.user_functions import plain
 from headrace.lazy import later
-from headrace.language.user_functions import find_aggregate, plain
 
 foreign_functions = later("headrace.language.foreign.foreign_functions")  # for names that are not ours
 _SCALAR = frozenset((*FUNCTIONS, *ALIASES, *WINDOW_CALLS, *START_CALLS, *END_CALLS, *GENERATORS))

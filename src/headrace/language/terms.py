@@ -10,7 +10,10 @@ from typing import Any
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from headrace.language.source_text import escape
 from headrace.language.token_cursor import RESERVED
+from headrace.lazy import later
 from headrace.types import BOOLEAN, Type
+
+check = later("headrace.language.check")  # for stored expressions whose tree is needed
 
 # Words that Spark or this parser would not read as the name of a field.
 KEYWORDS = RESERVED | {
@@ -156,9 +159,8 @@ class Expression:
         return self.term if all(types.get(each.text) == each.type for each in fields) else self._parsed(types)
 
     def _parsed(self, types: Mapping[str, Type]) -> Term:
-        from headrace.language.check import parse_stored  # it needs this module, and most commands the text only
-
-        return parse_stored(self.sql, types, is_applied=self._is_applied)
+        term: Term = check.parse_stored(self.sql, types, is_applied=self._is_applied)
+        return term
 
     def part(self, name: str, of: Type) -> Expression:
         """The value of a part of a STRUCT."""
