@@ -10,8 +10,8 @@ import pytest
 
 from headrace.define.catalog import load
 from headrace.engine.udf_calls import run_outcomes
-from tests import wording
 from headrace.language.user_functions import UserFunction, find_function
+from tests import wording
 
 CODE = """
 import pyarrow as pa
