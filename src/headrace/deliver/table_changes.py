@@ -19,8 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.define.model import ARRIVED, Stream
-from headrace.define.own import functions_of
+from headrace.define.model import Stream
 from headrace.define.relation import Join, TableLog
 from headrace.duckdb_connections import literal
 from headrace.engine.duckdb_relations import (
@@ -38,9 +37,9 @@ from headrace.engine.duckdb_relations import (
 from headrace.engine.duckdb_session import DuckdbSession
 from headrace.errors import NotReadyError, QuestionError, UnavailableError
 from headrace.lake.delta_table import LakeTable
-from headrace.lake.table_schema import COMMIT, POSITION, TABLES, table_schema
-from headrace.maintain.table_versions import TableSide, advance_versions, create_versions, read_changes, side_of
+from headrace.lake.table_schema import COMMIT, TABLES
 from headrace.language.user_functions import functions_of
+from headrace.maintain.table_versions import TableSide, advance_versions, create_versions, read_changes, side_of
 from headrace.store.version import NOT_PINNED, Pinned
 from headrace.types import STRING
 

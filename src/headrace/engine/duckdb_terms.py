@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.define.expression.functions import FUNCTIONS, TABLE
-from headrace.define.own import find_function
 from headrace.duckdb_connections import literal
 from headrace.engine.duckdb_values import (
     DIVISION,

@@ -31,9 +31,9 @@ from headrace.engine.duckdb_views import duckdb_view
 from headrace.faults import fault_point
 from headrace.lake.table_schema import ARRIVED, POSITION
 from headrace.language.terms import Expression, quote
-from headrace.maintain.table_versions import TableAt, forget_tables, show_table
 from headrace.language.user_functions import UserFunction, functions_of
 from headrace.maintain.table_at import TableAt, forget_tables, show_table
+from headrace.maintain.table_versions import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
 from headrace.store.key_ids import key_id_duckdb
 from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
