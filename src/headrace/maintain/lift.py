@@ -32,7 +32,6 @@ from headrace.faults import fault_point
 from headrace.lake.table_schema import ARRIVED, POSITION
 from headrace.language.terms import Expression, quote
 from headrace.language.user_functions import UserFunction, functions_of
-from headrace.maintain.table_at import TableAt, forget_tables, show_table
 from headrace.maintain.table_versions import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
 from headrace.store.key_ids import key_id_duckdb
