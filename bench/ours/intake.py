@@ -94,7 +94,7 @@ def _serve(folder: Path) -> None:
     with bind("127.0.0.1", 0) as listener:
         listener.listen()  # requests as soon as the URL is printed wait for the server
         runtime = Runtime.open(Workspace.open(folder), url_of(listener))
-        runtime.apply(runtime.plan().fingerprint)
+        runtime.definitions.take_over(runtime.definitions.compare().fingerprint)
         server = HttpListener(create_app(runtime), runtime.workspace.settings.max_connections)
         server.on_stop = runtime.stopped.set
         signal.signal(signal.SIGTERM, lambda *_: server.stop())

@@ -27,7 +27,7 @@ runtime.stop()
 def newest(folder: Path) -> tuple[int, str, list[str]]:
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
-        version, *others = runtime.versions("traffic")
+        version, *others = runtime.definitions.versions.describe("traffic")
         assert {version.state for version in others} <= {"retired"}
         return version.version, version.state, list(version.changes)
     finally:
@@ -42,8 +42,8 @@ def test_edits_and_a_rollback_killed(tmp_path: Path, run_python: Callable[..., N
     sql = folder / "definitions" / "shop.sql"
     for number, point in enumerate(POINTS, 2):
         sql.write_text(sql.read_text().replace(f"AS {name}", f"AS seen{number}"))
-        run_python(DO, str(folder), "runtime.apply()", code=KILLED, **{VARIABLE: point})
+        run_python(DO, str(folder), "runtime.definitions.take_over()", code=KILLED, **{VARIABLE: point})
         assert newest(folder) == (number, "serving", [f"column renamed: count(*) AS {name} → seen{number}"])
         name = f"seen{number}"
-    run_python(DO, str(folder), "runtime.rollback('traffic', 1)", code=KILLED, **{VARIABLE: POINTS[0]})
+    run_python(DO, str(folder), "runtime.definitions.roll_back('traffic', 1)", code=KILLED, **{VARIABLE: POINTS[0]})
     assert newest(folder) == (5, "serving", [f"column renamed: count(*) AS {name} → hits"])

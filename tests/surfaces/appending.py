@@ -11,7 +11,7 @@ from headrace.transport.position import Range
 
 def append(runtime: Runtime, stream: str) -> None:
     """One commit of all that the journal holds."""
-    pipeline = runtime._pipelines[stream]
+    pipeline = runtime.lookup.pipelines[stream]
     table, transport = pipeline.table, pipeline.transport
     at, end = table.state, transport.end
     work = Work(

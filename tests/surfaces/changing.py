@@ -19,7 +19,7 @@ def change_view(runtime: Runtime, folder: Path, view: str, *events: Event) -> No
     at = base.applied_to
     file = write_partials(folder / f"{view}-{at}.parquet", version.view, events)
     newest_us = max([version.newest_us or 0, *(event.at_ms * 1000 for event in events)])
-    lake = runtime._pipelines[base.stream].table
+    lake = runtime.lookup.pipelines[base.stream].table
     lake.commit(lake.state, Position.at(at + 1), newest_us, [])  # a view ahead of its lake would be dropped
     step = Step(base.stream, at, at + 1, Position.at(at + 1), newest_us, at)
     runtime._store.apply(step, {version.id: [file]})

@@ -20,6 +20,7 @@ import orjson
 import pytest
 
 from headrace import logs
+from headrace.api.server_verbs import ServerVerbs
 from headrace.cli.app import run
 from headrace.ingest.intake import Ingest
 from headrace.server.runtime import Runtime
@@ -84,9 +85,14 @@ class Served:
     http: httpx2.Client
     stop: Callable[[], None]
 
+    @property
+    def verbs(self) -> ServerVerbs:
+        """The verbs of the server, without HTTP."""
+        return ServerVerbs(self.runtime)
+
     def ingest(self, stream: str) -> Ingest:
         """The ingest of a stream, whose limits a test may change."""
-        return self.runtime._pipelines[stream].ingest
+        return self.runtime.lookup.pipelines[stream].ingest
 
 
 @pytest.fixture

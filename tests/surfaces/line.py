@@ -51,4 +51,4 @@ class Line:
 
 
 def journal_end(served: Served) -> int:
-    return served.runtime._pipelines["visits"].transport.end.offset()
+    return served.runtime.lookup.pipelines["visits"].transport.end.offset()

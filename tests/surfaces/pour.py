@@ -17,7 +17,7 @@ from tests.unit.store.partial_files import Event, write_partials
 
 def pour_lines(runtime: Runtime, stream: str, *lines: bytes) -> None:
     """One lake commit of these lines; those that cannot be parsed become dead letters."""
-    pipeline = runtime._pipelines[stream]
+    pipeline = runtime.lookup.pipelines[stream]
     pipeline.ingest.take(b"\n".join(lines), layout=FileLayout(Format.NDJSON), key=None, keep_bad=True).result()
     at, end = pipeline.table.state, pipeline.transport.end
     places = (pipeline.transport.reader, str(pipeline.table.folder))
@@ -36,7 +36,7 @@ def pour_view(runtime: Runtime, view: str, events: Sequence[Event]) -> None:
     (base,) = version.bases
     path = Path(runtime.workspace.data) / f"{view}-{base.applied_to}.parquet"
     write_partials(path, version.view, events)
-    end = runtime._pipelines[base.stream].transport.end
+    end = runtime.lookup.pipelines[base.stream].transport.end
     step = Step(base.stream, base.applied_to, base.applied_to + 1, end, newest_us, time.time_ns() // 1000)
     runtime._store.apply(step, {(view, version.number): [str(path)]})
 
@@ -66,5 +66,5 @@ def begin_build(runtime: Runtime, view: str) -> None:
     with runtime._store.snapshot() as snapshot:
         version = snapshot.serving(view)
     assert version is not None
-    at = {stream: point_of(runtime._pipelines[stream].table.state) for stream in version.view.streams}
+    at = {stream: point_of(runtime.lookup.pipelines[stream].table.state) for stream in version.view.streams}
     runtime._store.register(version.view, f"{version.fingerprint} again", version.patience_ms, at)

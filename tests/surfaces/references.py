@@ -229,7 +229,7 @@ def example() -> Iterator[Runtime]:
         assert run(["init", str(workspace)]) == 0
         runtime = Runtime.open(Workspace.open(workspace), "http://127.0.0.1")
         try:
-            runtime.apply()
+            runtime.definitions.take_over()
             yield runtime
         finally:
             runtime.stop()

@@ -44,7 +44,7 @@ def fill_stopped(folder: Path, *views: str) -> None:
     """The same in a workspace that no server holds afterwards."""
     runtime = Runtime.open(Workspace.open(folder), "http://127.0.0.1")
     try:
-        lake = runtime._pipelines["visits"].table
+        lake = runtime.lookup.pipelines["visits"].table
         # A view that is ahead of its lake would be dropped at the next start.
         lake.commit(lake.state, Position.at(1), NEWEST_US, [])
         for view in views or ("traffic",):

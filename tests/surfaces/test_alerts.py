@@ -21,12 +21,12 @@ def watched(folder: Path, headrace: Callable[..., Ran], serve: Callable[..., Ser
     (folder / "definitions" / "more.sql").write_text(ALERT)
     assert headrace("apply", "--yes", "-w", folder).code == 0
     served = serve(folder)
-    served.runtime._alerts.redefine(served.runtime.catalog)
+    served.runtime.alerts.redefine(served.runtime.lookup.catalog)
     return served
 
 
 def look(served: Served) -> None:
-    (watch,) = served.runtime._alerts._watches.values()
+    (watch,) = served.runtime.alerts._watches.values()
     while watch.step(NOON_MS * 1000):
         pass
 

@@ -47,7 +47,7 @@ class Shop:
         self._commits += 1
         file = write_partials(self.folder / f"{self._commits}.parquet", version.view, visits)
         newest_us = max([version.newest_us or 0, *(visit.at_ms * 1000 for visit in visits)])
-        lake = runtime._pipelines["visits"].table
+        lake = runtime.lookup.pipelines["visits"].table
         lake.commit(lake.state, Position.at(at + 1), newest_us, [])  # a view ahead of its lake would be dropped
         step = Step("visits", at, at + 1, Position.at(at + 1), newest_us, at)
         runtime._store.apply(step, {version.id: [file]})

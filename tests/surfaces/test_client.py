@@ -86,7 +86,7 @@ def test_a_plan_is_the_same_through_a_server(served: Served) -> None:
     (definitions / "more.sql").write_text("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM visits;")
     with connect(served.url) as connection:
         plan = connection.plan()
-        assert plan == served.runtime.plan()
+        assert plan == served.verbs.plan()
         with pytest.raises(ConflictError):
             connection.apply("another")
         assert connection.apply(plan.fingerprint) == plan

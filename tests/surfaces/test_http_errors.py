@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from headrace.errors import WorkspaceError
+from headrace.server.applied_definitions import Running
 from headrace.web.guard import check_exposure
 from headrace.web.http_server import bind
 from tests.surfaces.conftest import ERROR_SHAPE, Served
@@ -54,10 +55,10 @@ def test_every_failure_has_one_shape(
 
 
 def test_an_internal_error_shows_no_stack_trace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(running: Running) -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(served.runtime, "streams", fail)
+    monkeypatch.setattr(served.runtime.monitor, "_describe_streams", fail)
     reply = served.http.get("/v1/streams")
     assert reply.status_code == 500
     assert reply.json()["error"]["code"] == "internal"

@@ -178,8 +178,8 @@ def test_a_token_waits_no_longer_than_requested(served: Served) -> None:
 def test_a_waiting_token_lets_the_server_stop(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.web.ingest_routes.LONGEST_WAIT_S", 3600)
     token = served.http.post(EVENTS, json=[visit()]).json()["token"]
-    state, looked = served.runtime._tokens.state, threading.Event()
-    monkeypatch.setattr(served.runtime._tokens, "state", lambda token: (state(token), looked.set())[0])
+    state, looked = served.runtime.tokens.state, threading.Event()
+    monkeypatch.setattr(served.runtime.tokens, "state", lambda token: (state(token), looked.set())[0])
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(http.get, f"{served.url}/v1/tokens/{token}", params={"wait": "1h"})
         assert looked.wait(180)

@@ -43,7 +43,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def stored(served: Served) -> bytes:
-    reader = served.runtime._pipelines["visits"].ingest.transport.reader
+    reader = served.runtime.lookup.pipelines["visits"].ingest.transport.reader
     parts = reader.read(Range(0, 0, reader.end().offset()), "json")
     return b"".join(line + b"\n" for events in parts for line in events.frames)
 

@@ -145,9 +145,9 @@ def test_all_pages_are_of_the_moment_of_the_first(shop: Served, tmp_path: Path) 
 
 def test_pages_that_are_not_kept_are_evaluated_unless_what_they_read_has_changed(shop: Served, tmp_path: Path) -> None:
     first = shop.http.get("/v1/views/totals?limit=1").json()
-    shop.runtime._pages._entries.clear()
+    shop.runtime.answering._pages._entries.clear()
     assert pages_of(shop, first["next_cursor"]) == ["/cart", "/home"]
-    shop.runtime._pages._entries.clear()
+    shop.runtime.answering._pages._entries.clear()
     fill(shop.runtime, tmp_path, visits=[visit_of("/a", 2)])
     reply = shop.http.get("/v1/views/totals", params={"limit": 1, "cursor": first["next_cursor"]})
     error = reply.json()["error"]
@@ -217,7 +217,7 @@ def test_what_only_materialized_views_have_is_refused(shop: Served) -> None:
 def test_failures_are_sentences_that_name_the_view(logical: Path, serve: Callable[..., Served], tmp_path: Path) -> None:
     served = serve(logical)
     fill(served.runtime, tmp_path)
-    children = served.runtime._children
+    children = served.runtime.answering._children
     with connect(served.url) as connection:
         with pytest.raises(
             SqlError, match=r"view 'broken' cannot be computed: Could not convert string '/\w+' to INT32"
@@ -248,7 +248,7 @@ def test_too_little_memory_is_told(logical: Path, serve: Callable[..., Served], 
     many = "CREATE VIEW many AS SELECT list(repeat('x', 1000) || a.range) AS texts FROM range(1000000) a, traffic;"
     (logical / "definitions" / "many.sql").write_text(many)
     served = serve(logical, sql_memory_mb=256)
-    served.runtime.apply()
+    served.verbs.apply()
     fill(served.runtime, tmp_path)
     with (
         connect(served.url) as connection,
@@ -338,7 +338,7 @@ def test_a_column_of_a_version_that_is_being_built(logical: Path, serve: Callabl
     shop = logical / "definitions" / "shop.sql"
     shop.write_text(shop.read_text().replace("sum(bytes)", "max(bytes) AS largest,\n       sum(bytes)"))
     (logical / "definitions" / "big.sql").write_text("CREATE VIEW big AS SELECT page, largest FROM traffic;")
-    served.runtime.apply()  # without Spark the build waits, and the version before it serves
+    served.verbs.apply()  # without Spark the build waits, and the version before it serves
     error = served.http.get("/v1/views/big").json()["error"]
     assert "logical view 'big' does not fit the versions that serve now" in error["message"]
     assert "largest" in error["found"]

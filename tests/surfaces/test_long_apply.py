@@ -107,6 +107,6 @@ def test_a_stop_ends_an_apply_between_two_steps_and_the_next_start_does_the_rest
     assert reply.json()["error"]["fix"] == "the rest is done at the next start"
     served.stop()
     again = serve(applied)
-    assert again.runtime.plan().empty
+    assert again.verbs.plan().empty
     views = again.http.get("/v1/views").json()["views"]
     assert {view["name"] for view in views if view["version"] == 1} >= {f"many_{n}" for n in range(10)}

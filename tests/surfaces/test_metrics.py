@@ -137,7 +137,7 @@ def test_times_become_a_histogram(served: Served, monkeypatch: pytest.MonkeyPatc
     commit = Timing()
     for seconds in (0.004, 0.005, 0.3, 100.0):
         commit.note(seconds)
-    pipeline: Any = served.runtime._pipelines["visits"]
+    pipeline: Any = served.runtime.lookup.pipelines["visits"]
     monkeypatch.setattr(pipeline, "timings", lambda: {"commit": commit})
     samples = scrape(served)
     assert samples[at("headrace_commit_seconds_bucket", stream="visits", le=str(BOUNDS_S[0]))] == 2

@@ -240,18 +240,18 @@ def test_an_empty_workspace_shows_how_to_start(tmp_path: Path, serve: Callable[.
     assert run(["apply", "--yes", "-w", served.url]) == 0
     text = read(served.http.get("/views/none"))
     assert "does not exist" in text
-    served.runtime.apply()
+    served.verbs.apply()
 
 
 def test_many_viewers_share_one_page(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    whole = served.runtime.status
+    whole = served.runtime.monitor.describe_workspace
 
     def count() -> WorkspaceStatus:
         calls.append(1)
         return whole()
 
-    monkeypatch.setattr(served.runtime, "status", count)
+    monkeypatch.setattr(served.runtime.monitor, "describe_workspace", count)
     first = served.http.get("/").text
     while len(calls) < 2 and served.http.get("/").text == first:
         pass  # the same page until it is rendered again

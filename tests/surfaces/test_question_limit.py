@@ -33,7 +33,7 @@ def test_a_question_beyond_its_limit_gets_the_error(applied: Path, serve: Callab
     error = reply.json()["error"]
     assert (reply.status_code, error["code"], error["found"]) == (400, "question_limit", "no answer after 0.1 s")
     assert "setting question_timeout_s" in error["fix"]
-    served.runtime._question_limit._seconds = 3600  # what follows may be slow
+    served.runtime.answering._limit._seconds = 3600  # what follows may be slow
     assert served.http.get("/v1/views/traffic?key.page=/home").json()["rows"][0]["hits"] == 1
 
 
@@ -48,7 +48,7 @@ def test_a_server_that_stops_ends_a_question_that_runs(applied: Path, serve: Cal
 
     asking = threading.Thread(target=ask)
     asking.start()
-    wait_until(lambda: served.runtime._question_limit._working)
+    wait_until(lambda: served.runtime.answering._limit._working)
     served.stop()
     asking.join()
     assert replies[0]["error"]["code"] == "unavailable"
@@ -65,7 +65,7 @@ def test_a_server_that_stops_ends_a_query_that_runs(applied: Path, serve: Callab
 
     asking = threading.Thread(target=ask)
     asking.start()
-    wait_until(lambda: served.runtime._children._lent)
+    wait_until(lambda: served.runtime.answering._children._lent)
     served.stop()
     asking.join()
     assert replies[0]["error"]["code"] == "unavailable"

@@ -71,7 +71,7 @@ class Editor:
             while not self._ended.is_set():
                 for text in ROUND:
                     file.write_text(text)
-                    self._served.runtime.apply()
+                    self._served.verbs.apply()
                 self.rounds += 1
         finally:
             self._ended.set()
@@ -123,14 +123,14 @@ def test_the_state_of_a_server_is_consistent(served: Served, editor: Editor) -> 
 
     def read_state() -> None:
         while editor.is_early() or time.monotonic() < until:
-            runtime.views()
+            served.verbs.views()
             runtime.monitor.timings()
             runtime.monitor.health()
-            runtime.streams()
+            served.verbs.streams()
             with suppress(NotFoundError):
-                runtime.versions("v0")
+                served.verbs.versions("v0")
             with suppress(NotFoundError):
-                runtime.token("s0.0")
+                runtime.tokens.state("s0.0")
 
     with ThreadPoolExecutor(3) as pool:
         futures = [pool.submit(read_state) for _ in range(3)]
@@ -139,7 +139,7 @@ def test_the_state_of_a_server_is_consistent(served: Served, editor: Editor) -> 
 
 
 def test_a_dropped_stream_refuses_events_in_flight(served: Served) -> None:
-    journal = served.runtime._pipelines["visits"].transport
+    journal = served.runtime.lookup.pipelines["visits"].transport
     journal.close()  # as an apply does, while requests still have the stream
     with pytest.raises(UnavailableError, match=r"stream 'visits' accepts no more events"):
         journal.submit(b"{}\n", 1, [])

@@ -105,29 +105,29 @@ def test_names_are_resolved_as_in_sql(applied: Path, serve: Callable[..., Served
     more = "CREATE MATERIALIZED VIEW `Order` AS SELECT page, count(*) AS n FROM visits GROUP BY page;"
     (applied / "definitions" / "more.sql").write_text(more)
     served = serve(applied)
-    served.runtime.apply()
+    served.verbs.apply()
     fill(served.runtime, tmp_path)
     fill(served.runtime, tmp_path, "Order")
     query = 'WITH v AS (SELECT page, n FROM "order") SELECT v.n, t.hits FROM v JOIN TRAFFIC t USING (page) LIMIT 1'
-    answer = served.runtime.sql(query)
+    answer = served.verbs.sql(query)
     assert sorted(answer.views) == ["Order", "traffic"]
     with pytest.raises(NotFoundError, match=r"view 'trafic' does not exist; did you mean 'traffic'\?"):
-        served.runtime.sql("SELECT * FROM trafic")
+        served.verbs.sql("SELECT * FROM trafic")
     with pytest.raises(
         SqlError, match="version_as_of is not a number of commits; found '-1'; expected the number of commits"
     ):
-        served.runtime.sql("SELECT * FROM traffic VERSION AS OF -1")
+        served.verbs.sql("SELECT * FROM traffic VERSION AS OF -1")
     with pytest.raises(SqlError, match='Referenced column "hitz" not found'):
-        served.runtime.sql("SELECT hitz FROM traffic")
+        served.verbs.sql("SELECT hitz FROM traffic")
     with pytest.raises(SqlError, match=r'syntax error at or near "GROUP"; found line 2 of the query'):
-        served.runtime.sql("SELECT page FROM traffic WHERE\nGROUP BY page")
+        served.verbs.sql("SELECT page FROM traffic WHERE\nGROUP BY page")
     with pytest.raises(SqlError, match=r'syntax error at or near "SELEC"; did you mean \'SELECT\'\?'):
-        served.runtime.sql("SELEC page FROM traffic")
+        served.verbs.sql("SELEC page FROM traffic")
 
 
 def test_too_many_at_once_are_refused_and_the_next_succeed(applied: Path, serve: Callable[..., Served]) -> None:
     served = serve(applied, sql_at_once=1)
-    children: Children = served.runtime._children
+    children: Children = served.runtime.answering._children
     with children.lend():  # as a query does while it runs
         reply = served.http.post("/v1/sql", json={"query": "SELECT 1"})
     assert (reply.status_code, reply.headers["retry-after"]) == (429, "1")

@@ -101,7 +101,7 @@ def test_every_hostile_statement_is_refused_while_point_queries_are_answered(
     assert len(statements) >= 60
     assert not points.failures, points.failures[:1]
     assert points.answers > 2 * len(statements)  # one that waited for a statement would be answered once for each
-    served.runtime._children.timeout_s = SLACK_S  # what follows must not be stopped on a slow machine
+    served.runtime.answering._children.timeout_s = SLACK_S  # what follows must not be stopped on a slow machine
     assert served.http.post("/v1/sql", json={"query": "SELECT sum(hits) AS n FROM traffic"}).json()["rows"] == [
         {"n": 5}
     ]

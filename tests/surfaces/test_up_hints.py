@@ -13,5 +13,5 @@ def test_the_stream_of_the_hint_takes_events(applied: Path, serve: Callable[...,
     (applied / "definitions" / "a.sql").write_text("CREATE STREAM a_first AS SELECT page, at FROM visits;\n")
     served = serve(applied)
     assert served.http.post("/v1/apply", json={}).status_code == 200
-    assert served.runtime.streams()[0].name == "a_first"
+    assert served.verbs.streams()[0].name == "a_first"
     assert f"  headrace send -w {applied} visits FILE --wait" in _hints(served.runtime)

@@ -119,7 +119,7 @@ def test_integer_keys_have_no_thousands_separators(
     )
     (applied / "definitions" / "more.sql").write_text(view)
     served = serve(applied)
-    served.runtime.apply()
+    served.verbs.apply()
     event = visit_of(None, 0, size=12_345)
     fill(served.runtime, tmp_path, "years", [type(event)((2026,), event.at_ms, event.values)])
     table = headrace("ask", "years", "-w", served.url).out

@@ -17,6 +17,7 @@ import pandas  # noqa: F401 - Arrow would import it with its first array, while 
 import typer
 
 from headrace import logs
+from headrace.api.server_verbs import ServerVerbs
 from headrace.cli.error_output import print_error
 from headrace.cli.output import console
 from headrace.cli.plan_commands import print_plan
@@ -51,7 +52,7 @@ def run_server(folder: Path, host: str | None, port: int | None) -> None:
         faulthandler.enable()  # prints a traceback if a library crashes
         runtime = in_turn(lambda: Runtime.open(workspace, url_of(listener)), workspace.lease_file, waits)
         try:
-            _apply_definitions(runtime)
+            _apply_definitions(ServerVerbs(runtime))
             server = HttpListener(create_app(runtime), runtime.workspace.settings.max_connections)
             server.on_stop = partial(_begin_stop, runtime)
             _stop_on_signals(server)
@@ -66,16 +67,16 @@ def run_server(folder: Path, host: str | None, port: int | None) -> None:
     typer.echo("Stopped.")
 
 
-def _apply_definitions(runtime: Runtime) -> None:
+def _apply_definitions(verbs: ServerVerbs) -> None:
     """Apply a plan that only creates; else serve the applied definitions and print the plan."""
     try:
-        plan = runtime.plan()
+        plan = verbs.plan()
         if plan.only_creates:
             if not plan.empty:
-                runtime.apply(plan.fingerprint)
+                verbs.apply(plan.fingerprint)
             return
     except DefinitionError as error:
-        if not runtime.streams():
+        if not verbs.streams():
             raise  # nothing is applied yet: there is nothing to serve
         print_error(error, as_json=False)
         typer.echo("The definitions have errors; serving the applied ones.", err=True)
@@ -129,8 +130,9 @@ def _exempt_from_collection() -> None:
 
 def _hints(runtime: Runtime) -> list[str]:
     """Next steps for a new user."""
+    verbs = ServerVerbs(runtime)
     where = "" if runtime.workspace.folder == Path.cwd() else f" -w {runtime.workspace.folder}"
-    streams, views = runtime.streams(), runtime.views()
+    streams, views = verbs.streams(), verbs.views()
     if not streams:
         return ["No definitions yet: `headrace init --from FILE` infers one, `headrace apply` applies it"]
     lines = [f"Open {runtime.url} in a browser, or in another terminal:"]

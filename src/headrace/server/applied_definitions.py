@@ -24,6 +24,7 @@ from headrace.lake.delta_table import LakeTable
 from headrace.language.source_text import each
 from headrace.plan.differences import checked_plan, compare
 from headrace.plan.planned_change import Plan, RollbackStep
+from headrace.server.composed_status import refuse_logical
 from headrace.server.damaged_stream import DamagedStream
 from headrace.server.pipeline import Pipeline
 from headrace.server.reconcile import reconcile_views
@@ -78,44 +79,57 @@ class AppliedDefinitions:
         self._table_states: TableSnapshots | None = None
         self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
         self.running = Running(read_running(workspace.catalog_file), {})
-        self.versions = ViewVersions(workspace, store, lambda: self.running.pipelines)
+        self.versions = ViewVersions(workspace, store, lambda: self.running.pipelines, lambda: self.running.catalog)
+        self.on_applied: Callable[[Catalog], None] = lambda catalog: None  # sinks and alerts follow
+        self.notify: Callable[[], None] = lambda: None  # readers look again
         self._reconcile(self.running.catalog)
 
-    def plan(self) -> Plan:
+    def compare(self) -> Plan:
         """What the definitions folder asks for, against what runs."""
         return compare(self._in_effect(), load(self._workspace.definitions), self.versions.costs())
 
-    def apply(self, expect: str | None = None) -> Plan:
-        """Make what is wanted run. `expect` is the fingerprint of the plan that a person said yes to."""
-        with self.changing:
-            catalog = load(self._workspace.definitions)
-            plan = checked_plan(self._in_effect(), catalog, expect, self.versions.costs())
-            self._analyse(catalog)
-            self._refuse_if_stopping("nothing was changed; apply again when it runs")
-            write_running(self._workspace.catalog_file, catalog)
-            fault_point("edit.after_catalog")
-            self._reconcile(catalog)
-        return plan
-
-    def rollback(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
-        """Make a view what it was in an earlier version; with `dry_run`, say what that takes."""
-        with self.changing:
-            catalog = self.running.catalog
-            if view in catalog.tables:
-                raise ConflictError(
-                    f"'{view}' is a table, which has no earlier version to go back to",
-                    fix="restore its earlier definition and apply; `headrace ask --version-as-of` shows earlier rows",
-                )
-            rollback = self.versions.rollback(catalog, view, to)
-            if not dry_run:
-                views = {**catalog.views, view: rollback.to.view}
-                logical = self._logical_after(view, catalog, views)
-                target = replace(catalog, views=views, logical=logical, locations={})
-                write_running(self._workspace.catalog_file, target)
+    def take_over(self, expect: str | None = None) -> Plan:
+        """Apply the definitions folder; `expect` is the fingerprint of the plan that a person agreed to."""
+        try:
+            with self.changing:
+                catalog = load(self._workspace.definitions)
+                plan = checked_plan(self._in_effect(), catalog, expect, self.versions.costs())
+                self._analyse(catalog)
+                self._refuse_if_stopping("nothing was changed; apply again when it runs")
+                write_running(self._workspace.catalog_file, catalog)
                 fault_point("edit.after_catalog")
-                if rollback.way.kind == "revive":
-                    self._store.revive(view, rollback.to.number)
-                self._reconcile(target)
+                self._reconcile(catalog)
+                self.on_applied(catalog)
+            return plan
+        finally:
+            self.notify()
+
+    def roll_back(self, view: str, to: int | None = None, *, dry_run: bool = False) -> RollbackStep:
+        """Roll a view back to an earlier version; with `dry_run`, only return what that takes."""
+        refuse_logical(self.running.catalog.logical, view, "versions")
+        try:
+            with self.changing:
+                return self._roll_back(view, to, dry_run=dry_run)
+        finally:
+            self.notify()
+
+    def _roll_back(self, view: str, to: int | None, *, dry_run: bool) -> RollbackStep:
+        catalog = self.running.catalog
+        if view in catalog.tables:
+            raise ConflictError(
+                f"'{view}' is a table, which has no earlier version to go back to",
+                fix="restore its earlier definition and apply; `headrace ask --version-as-of` shows earlier rows",
+            )
+        rollback = self.versions.plan_rollback(catalog, view, to)
+        if not dry_run:
+            views = {**catalog.views, view: rollback.to.view}
+            logical = self._logical_after(view, catalog, views)
+            target = replace(catalog, views=views, logical=logical, locations={})
+            write_running(self._workspace.catalog_file, target)
+            fault_point("edit.after_catalog")
+            if rollback.way.kind == "revive":
+                self._store.revive(view, rollback.to.number)
+            self._reconcile(target)
         return rollback.step
 
     def _logical_after(self, view: str, catalog: Catalog, views: Mapping[str, View]) -> dict[str, LogicalView]:

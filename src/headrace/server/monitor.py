@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from headrace.define.model import Stream, View
-from headrace.deliver.delivery_status import SubscriptionStatus
 from headrace.errors import HeadraceError
 from headrace.serve.freshness import Age, Fresh
 from headrace.server.applied_definitions import AppliedDefinitions, Running
@@ -44,7 +43,6 @@ class Monitor:
     ) -> None:
         self.failed: HeadraceError | None = None
         self.warming_up: str | None = "Spark is starting"  # what is missing until a first event would flow
-        self.subscriptions: Callable[[], list[SubscriptionStatus]] = list
         self.count_failed: Callable[[Stream], int | None] = lambda stream: None  # dead letters of a derived stream
         self._spark = spark
         self._workspace = workspace
@@ -62,7 +60,7 @@ class Monitor:
         """The pipelines were looked after just now."""
         self._beat = time.monotonic()
 
-    def status(self) -> WorkspaceStatus:
+    def describe_workspace(self) -> WorkspaceStatus:
         """All of it."""
         running = self._definitions.running
         health = self._health(running)
@@ -77,10 +75,9 @@ class Monitor:
             memory_mb=memory_mb(),
             streams=tuple(self._describe_streams(running)),
             views=tuple(self._describe_views(running)),
-            subscriptions=tuple(self.subscriptions()),
         )
 
-    def streams(self) -> list[StreamStatus]:
+    def describe_streams(self) -> list[StreamStatus]:
         """The streams with their numbers."""
         return self._describe_streams(self._definitions.running)
 
@@ -91,11 +88,11 @@ class Monitor:
         tables = running.catalog.tables
         return sorted((replace(status, table=status.name in tables) for status in statuses), key=lambda each: each.name)
 
-    def views(self) -> list[ViewStatus]:
+    def describe_views(self) -> list[ViewStatus]:
         """The views with version and freshness."""
         return self._describe_views(self._definitions.running)
 
-    def tables(self) -> list[TableStatus]:
+    def describe_tables(self) -> list[TableStatus]:
         """The tables with rows, version and freshness."""
         running = self._definitions.running
         streams, views = self._describe_streams(running), self._describe_views(running)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from headrace.define.definitions import views_reading
 from headrace.define.model import Stream, View
 from headrace.deliver.delivery_status import Terms
 from headrace.deliver.event_log import EventLog
@@ -17,8 +18,11 @@ from headrace.deliver.stream_logs import Log, open_derived
 from headrace.deliver.subscription_source import StreamSource, SubscriptionSource, ViewSource
 from headrace.deliver.subscriptions import Subscriptions
 from headrace.deliver.table_changes import TableChanges
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, QuestionError
+from headrace.lake.dead_letter_pages import DeadLetters
+from headrace.server.lookup import Lookup
 from headrace.server.running_stream import RunningStream
+from headrace.server.status import RefreshStatus
 from headrace.store.store_contract import Store
 from headrace.store.version import NOT_PINNED, Pinned
 
@@ -32,15 +36,16 @@ class OpenLogs:
         self,
         folder: Path,
         store: Store,
-        pipeline_of: Callable[[str], RunningStream],
-        derived_of: Callable[[str], Stream | None],
+        lookup: Lookup,
         still_mine: Callable[[], None],
         tables: TableChanges,
+        refill: Callable[[str], RefreshStatus],
     ) -> None:
+        """`refill` rebuilds a view with the keys that were missing in tables."""
         self._tables = tables
         self._store = store
-        self._pipeline_of = pipeline_of  # raises if there is no such stream
-        self._derived_of = derived_of  # the definition of a derived stream; None if it is not one
+        self._lookup = lookup
+        self._refill_view = refill
         self._applied = Notifier()
         self._lock = threading.Lock()
         self._logs: dict[str, EventLog] = {}
@@ -51,7 +56,7 @@ class OpenLogs:
 
     def log(self, stream: str) -> Log:
         """The events of a stream. A stream that was dropped and created again has another log."""
-        derived = self._derived_of(stream)
+        derived = self._lookup.derived(stream)
         return self._base_log(stream) if derived is None else self._derived_log(derived)
 
     def _derived_log(self, stream: Stream) -> Log:
@@ -61,11 +66,30 @@ class OpenLogs:
         with self._lock:
             bases, log = self._derived.get(stream.name, ((), None))
             if log is None or bases != names or log.tables != tuple(each.table for each in logs.values()):
-                pipelines = {name: self._pipeline_of(name) for name in names}
+                pipelines = {name: self._lookup.pipeline(name) for name in names}
                 streams = {name: partial(_stream_of, pipeline) for name, pipeline in pipelines.items()}
                 log = open_derived(partial(self._definition, stream), streams, logs, self._tables)
                 self._derived[stream.name] = (names, log)
         return log
+
+    def letters(self, stream: str) -> DeadLetters | FailedCalls:
+        """Return the dead letters of a stream; of a derived one or a view, the rows that it leaves out."""
+        derived, catalog = self._lookup.derived(stream), self._lookup.catalog
+        if derived is not None or (stream in catalog.views and stream not in catalog.streams):
+            calls = self.failed_calls(derived) if derived else self.view_letters(catalog.views[stream])
+            calls.refill = partial(self._refill, stream)
+            return calls
+        return self._lookup.pipeline(stream).dead_letters()
+
+    def _refill(self, name: str) -> dict[str, int]:
+        """Rebuild a view, or the readers of a derived stream, with the keys that were missing; their new versions."""
+        views = views_reading(self._lookup.catalog, name)
+        if not views:
+            raise QuestionError(
+                f"no materialized view reads stream '{name}': nothing can be replayed",
+                fix="readers of its events continue after their cursors; `headrace tail` shows the rows of new events",
+            )
+        return {view: self._refill_view(view).version for view in views}
 
     def view_letters(self, view: View) -> FailedCalls:
         """The rows that the serving version of a view leaves out."""
@@ -77,7 +101,7 @@ class OpenLogs:
     def failed_calls(self, stream: Stream, pinned: Pinned = NOT_PINNED, kind: str = "stream") -> FailedCalls:
         """The dead letters of a derived stream; what was read of them is kept while the stream is the same."""
         assert stream.relation is not None, "it is derived"
-        pipelines = {name: self._pipeline_of(name) for name in stream.relation.streams}
+        pipelines = {name: self._lookup.pipeline(name) for name in stream.relation.streams}
         tables = tuple(pipeline.table for pipeline in pipelines.values())
         with self._lock:
             calls = self._failed.get(stream.name)
@@ -94,10 +118,10 @@ class OpenLogs:
 
     def _definition(self, known: Stream) -> Stream:
         """What a derived stream is now; once it is gone, what it was."""
-        return self._derived_of(known.name) or known
+        return self._lookup.derived(known.name) or known
 
     def _base_log(self, stream: str) -> EventLog:
-        pipeline = self._pipeline_of(stream)
+        pipeline = self._lookup.pipeline(stream)
         table = pipeline.table
         with self._lock:
             log = self._logs.get(stream)

@@ -13,24 +13,21 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from headrace.define.definitions import Catalog
 from headrace.deliver.alerts.running_alerts import Alerts
 from headrace.deliver.live_feed import LiveFeeds
 from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.deliver.table_changes import TableChanges
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError
-from headrace.serve.evaluate import question_limit
-from headrace.serve.past.past_questions import LakeQuestions
-from headrace.serve.recent_answers import RecentAnswers
-from headrace.serve.sql.children import Children
-from headrace.serve.sql.logical_answers import AnswerPages
+from headrace.server.answering import Answering
 from headrace.server.applied_definitions import AppliedDefinitions
 from headrace.server.ingest_tokens import IngestTokens
 from headrace.server.leasing import take_lease
 from headrace.server.leftovers import clean
+from headrace.server.lookup import Lookup
 from headrace.server.monitor import Monitor
 from headrace.server.open_logs import OpenLogs
-from headrace.server.requests import Requests
 from headrace.server.running_stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
@@ -51,7 +48,7 @@ UPKEEP_NICE = 10
 log = structlog.get_logger("headrace.runtime")
 
 
-class Runtime(Requests):
+class Runtime:
     """One process that holds a workspace: transport, Spark, maintain, store."""
 
     def __init__(self, workspace: Workspace, url: str, lease: Lease) -> None:
@@ -62,34 +59,30 @@ class Runtime(Requests):
         self._spark = SparkProcess(self._start_session, self._on_session, self.stopped)
         self._scratch = workspace.data / "scratch" / f"{lease.fence}"
         self._store = open_store(workspace, lease.fence)
-        self._definitions = AppliedDefinitions(
+        self.definitions = AppliedDefinitions(
             workspace, lease, self._store, lambda: self._spark.current, self._start_pipeline, self.stopped.is_set
         )
-        self._changing = self._definitions.changing
-        self._versions = self._definitions.versions
-        self.monitor = Monitor(workspace, url, self._store, self._definitions, self._spark)
-        self._question_limit = question_limit(workspace.settings.question_timeout_s)
-        self._recent = RecentAnswers(self._store, self.monitor.freshness)
-        self._pages = AnswerPages()
-        self._children = Children.of(workspace.settings)
-        self._lake_questions = LakeQuestions(
+        self.lookup = Lookup(lambda: self.definitions.running)
+        self.monitor = Monitor(workspace, url, self._store, self.definitions, self._spark)
+        past = workspace.data / "scratch" / f"past-{lease.fence}"
+        self.answering = Answering(
+            workspace.settings, self._store, self.lookup, self.monitor.freshness, self._spark.session, past
+        )
+        self.tokens = IngestTokens(self._store, lambda: self.lookup.pipelines, self.stopped)
+        tables = TableChanges(self.lookup.lake_of)
+        self.logs = OpenLogs(
+            workspace.subscriptions,
             self._store,
-            self._lake_of,
-            self._spark.session,
-            self.monitor.freshness,
-            workspace.data / "scratch" / f"past-{lease.fence}",
-            self._question_limit.watch,
+            self.lookup,
+            lease.check,
+            tables,
+            lambda view: self.definitions.versions.start_refresh(view, full=True, tables="missing"),
         )
-        self._tokens = IngestTokens(self._store, lambda: self._pipelines, self.stopped)
-        tables = TableChanges(self._lake_of)
-        self.following = OpenLogs(
-            workspace.subscriptions, self._store, self._pipeline, self._derived, lease.check, tables
-        )
-        self._sinks = Sinks(self._store, workspace, self.following.log)
-        self.monitor.subscriptions = self.following.subscriptions.statuses
-        self.monitor.count_failed = self.following.count_failed
-        self._alerts = Alerts(workspace.alerts, self._store, self._count_events, url, workspace)
+        self.monitor.count_failed = self.logs.count_failed
+        self.sinks = Sinks(self._store, workspace, self.logs.log)
+        self.alerts = Alerts(workspace.alerts, self._store, self.lookup.count_events, url, workspace)
         self.feeds = LiveFeeds(self._store, self.stopped)
+        self.definitions.on_applied, self.definitions.notify = self._follow, self._notify
         self._started: float | None = None
         self._threads: list[threading.Thread] = []
         clean(self._store, workspace.builds)
@@ -109,53 +102,49 @@ class Runtime(Requests):
     def start(self) -> None:
         """Start Spark and the pipelines in the background."""
         self._started = time.monotonic()
-        self.following.begin()
+        self.logs.begin()
         # Not joined: it may be starting Java, which nothing interrupts, and it uses nothing that a stop closes.
         threading.Thread(target=self._run_spark, name="spark", daemon=True).start()
         parts = {"supervisor": self._supervise, "upkeep": self._keep_up, "batch": self._run_batch}
         self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in parts.items()]
         for thread in self._threads:
             thread.start()
-        self._sinks.reconcile(self._definitions.running.catalog)
-        self._alerts.start(self._definitions.running.catalog)
+        self.sinks.reconcile(self.definitions.running.catalog)
+        self.alerts.start(self.definitions.running.catalog)
 
     def begin_stop(self) -> None:
         """End long work, such as questions and an apply, while requests in flight are still answered."""
         self.stopped.set()
-        self._question_limit.stop()
-        self._children.stop()
-        # In a thread: Java may be slow to answer.
-        threading.Thread(target=self._lake_questions.stop, name="stop-questions", daemon=True).start()
+        self.answering.begin_stop()
 
     def stop(self) -> None:
         """Stop everything; what was acknowledged is on disk."""
         self.begin_stop()
         self._stop_spark_work()  # an apply may be waiting for some of it
-        held = self._changing.acquire(timeout=APPLY_ENDS_S)
+        held = self.definitions.changing.acquire(timeout=APPLY_ENDS_S)
         if not held:
             log.warning("stopping beside an apply that does not end")
         try:
             self._stop_spark_work()  # of pipelines that the apply has started meanwhile
-            for pipeline in self._pipelines.values():
+            for pipeline in self.lookup.pipelines.values():
                 pipeline.close()
             self._spark.stop()
         finally:
             if held:
-                self._changing.release()
+                self.definitions.changing.release()
         self._notify()
-        self._sinks.stop(THREADS_END_S)
-        self.following.close()
-        self._alerts.stop()
+        self.sinks.stop(THREADS_END_S)
+        self.logs.close()
+        self.alerts.stop()
         # Before what they use is closed. Each of them looks at `stopped`; the jobs that they wait for were cancelled.
         join_all([*self._threads, *self.feeds.threads, self._spark.starting], THREADS_END_S)
-        self._children.close()
-        self._lake_questions.close()
+        self.answering.close()
         self._store.close()
         self._lease.release()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _stop_spark_work(self) -> None:
-        for pipeline in self._pipelines.values():
+        for pipeline in self.lookup.pipelines.values():
             pipeline.stop_spark()
         self._spark.cancel_all_jobs()
 
@@ -187,12 +176,12 @@ class Runtime(Requests):
     def _on_session(self, spark: SparkSession) -> None:
         """The first session starts the pipelines; with a later one they go on by themselves."""
         with self._failing():
-            with self._changing:
-                for pipeline in self._pipelines.values():
+            with self.definitions.changing:
+                for pipeline in self.lookup.pipelines.values():
                     self._start_pipeline(pipeline)
                 self.monitor.beat()
             log.info("pipeline ready", seconds=round(time.monotonic() - (self._started or 0), 1))
-            self._children.prepare()
+            self.answering.prepare()
             if self.monitor.warming_up:
                 self._rehearse(spark)
                 self._wait_until_flowing()
@@ -206,7 +195,7 @@ class Runtime(Requests):
         """Until every stream looks for events, or says why it does not."""
         deadline = time.monotonic() + FLOWING_WITHIN_S
         while time.monotonic() < deadline and not self.stopped.wait(0.05):
-            if all(pipeline.flowing or pipeline.error for pipeline in self._pipelines.values()):
+            if all(pipeline.flowing or pipeline.error for pipeline in self.lookup.pipelines.values()):
                 return
 
     @contextmanager
@@ -244,7 +233,7 @@ class Runtime(Requests):
             log.info("rehearsed", seconds=round(time.monotonic() - began, 1))
 
     def _ends_rehearsal(self) -> bool:
-        return self.stopped.is_set() or any(pipeline.backlog_bytes() for pipeline in self._pipelines.values())
+        return self.stopped.is_set() or any(pipeline.backlog_bytes() for pipeline in self.lookup.pipelines.values())
 
     def _supervise(self) -> None:
         while not self.stopped.wait(BEAT_S):
@@ -252,7 +241,7 @@ class Runtime(Requests):
                 self._lease.check()
                 if self.monitor.starting:
                     continue
-                for pipeline in self._pipelines.values():
+                for pipeline in self.lookup.pipelines.values():
                     pipeline.supervise()
                 self.monitor.beat()
             except HeadraceError as error:
@@ -268,7 +257,7 @@ class Runtime(Requests):
         while not self.stopped.wait(self.workspace.settings.upkeep_every_s):
             if self._spark.current is None:
                 continue
-            for pipeline in self._pipelines.values():
+            for pipeline in self.lookup.pipelines.values():
                 pipeline.keep_up(self.stopped.is_set)
 
     def _run_batch(self) -> None:
@@ -276,7 +265,7 @@ class Runtime(Requests):
         while not self.stopped.is_set():
             worked = False
             try:
-                for pipeline in self._pipelines.values() if self._spark.current is not None else ():
+                for pipeline in self.lookup.pipelines.values() if self._spark.current is not None else ():
                     if pipeline.batch is not None:
                         worked = pipeline.batch.run_once() or worked
             except Exception:
@@ -286,6 +275,19 @@ class Runtime(Requests):
                 self._notify()
             else:
                 self.stopped.wait(BEAT_S)
+
+    def _follow(self, catalog: Catalog) -> None:
+        """Sinks and alerts follow the definitions."""
+        self.sinks.reconcile(catalog)
+        self.alerts.redefine(catalog)
+
+    def _notify(self) -> None:
+        """A version moved, another one serves, or the server stops: whoever waits looks again."""
+        self.tokens.notify()
+        self.sinks.wake()
+        self.alerts.notify()
+        self.feeds.notify()
+        self.logs.notify()
 
     def _fail(self, error: HeadraceError) -> None:
         """This process must stop: say why, and let whoever waits for it know."""

@@ -11,6 +11,7 @@ from headrace.errors import NotReadyError, QuestionError, StartingError, unknown
 from headrace.plan.cost import Costs, Size, lake_size, load_now, unread_size
 from headrace.plan.edits import choose_way
 from headrace.plan.rollback import RollbackPlan, plan_rollback
+from headrace.server.composed_status import refuse_logical
 from headrace.server.describe_versions import describe_versions
 from headrace.server.describe_view import describe_audit, join_lanes
 from headrace.server.reconcile import pin_tables, point_of
@@ -27,14 +28,20 @@ class ViewVersions:
     """Lists, refreshes and audits the views of a store."""
 
     def __init__(
-        self, workspace: Workspace, store: Store, pipelines: Callable[[], Mapping[str, RunningStream]]
+        self,
+        workspace: Workspace,
+        store: Store,
+        pipelines: Callable[[], Mapping[str, RunningStream]],
+        catalog: Callable[[], Catalog],
     ) -> None:
         self._workspace = workspace
         self._store = store
         self._pipelines = pipelines
+        self._catalog = catalog
 
-    def of(self, view: str) -> list[VersionStatus]:
+    def describe(self, view: str) -> list[VersionStatus]:
         """The versions of a view, newest first."""
+        refuse_logical(self._catalog().logical, view, "versions")
         with self._store.snapshot() as snapshot:
             versions = snapshot.versions()
             streams = _find(view, versions).view.streams
@@ -46,8 +53,9 @@ class ViewVersions:
             lanes = join_lanes(pipeline.lanes(versions) for pipeline in pipelines)
             return describe_versions(snapshot, view, own, lanes)
 
-    def audits(self, view: str) -> list[AuditStatus]:
+    def describe_audits(self, view: str) -> list[AuditStatus]:
         """What came of comparing the two layers of a view, newest first."""
+        refuse_logical(self._catalog().logical, view, "audits")
         with self._store.snapshot() as snapshot:
             _find(view, snapshot.versions())
             return [describe_audit(audit) for audit in snapshot.audits(view)]
@@ -72,13 +80,13 @@ class ViewVersions:
         way = choose_way(self._store.versions(), view, patience_ms)
         return way is not None and way.kind == "build"
 
-    def rollback(self, catalog: Catalog, view: str, number: int | None) -> RollbackPlan:
+    def plan_rollback(self, catalog: Catalog, view: str, number: int | None) -> RollbackPlan:
         """What going back to a version, by default the one before, takes."""
         versions = self._store.versions()
         _find(view, versions)
         return plan_rollback(versions, catalog, view, number, self.costs())
 
-    def refresh(self, view: str, *, full: bool, tables: str | None = None) -> RefreshStatus:
+    def start_refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it.
 
         A view over a table is computed again from its rows and compared; in full: made of them anew.
@@ -86,6 +94,7 @@ class ViewVersions:
         With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were, with
         "missing" as before, but keys that were missing are looked for in the tables as they are now.
         """
+        refuse_logical(self._catalog().logical, view, "rows to refresh")
         versions = self._store.versions()
         version = _find(view, versions)
         _check_tables(version.view, full, tables)

@@ -114,11 +114,12 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
 
     async def ask(question: Question, text: bytes, request: Request) -> Response:
         if question.as_of is not None:
-            return await reply_when_done(request, lambda job: runtime.ask(question, job).as_dict())
-        held = runtime.ask_cached(question, text)  # a change of threads takes longer than to answer from memory
-        if held is not None:
-            return reply_encoded(held)
-        return reply_encoded(await anyio.to_thread.run_sync(runtime.ask_json, question, text))
+            return await reply_when_done(request, lambda job: runtime.answering.answer(question, job).as_dict())
+        # A change of threads takes longer than to answer from memory.
+        cached = runtime.answering.ask_cached(question, text)
+        if cached is not None:
+            return reply_encoded(cached)
+        return reply_encoded(await anyio.to_thread.run_sync(runtime.answering.ask_json, question, text))
 
     @routes.get("/v1/views/{view}", response_class=Response, openapi_extra=ASK_DOC)
     async def answer(view: str, request: Request) -> Response:
@@ -129,7 +130,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         twice a second, and finally `{"answer": {…}}` or `{"error": {…}}`. Disconnecting cancels the query.
         """
         text = b"?" + request.scope["query_string"]
-        recent = runtime.recall(view, text)
+        recent = runtime.answering.recall(view, text)
         if recent is not None:
             return reply_encoded(recent)
         question = Question.from_text(view, request.query_params.multi_items())
@@ -144,7 +145,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         `settled_only`, `corrections`, `version_as_of` and `timestamp_as_of`. With `key` it is a query as by GET.
         """
         text = await read_body(request, max_body)
-        recent = runtime.recall(view, text)
+        recent = runtime.answering.recall(view, text)
         if recent is not None:
             return reply_encoded(recent)
         fields = read_object(text, QuestionError, _EXAMPLE)

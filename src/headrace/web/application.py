@@ -71,7 +71,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
     for router in (  # in the order of OpenAPI and docs/http.md
         table_routes(verbs, max_body, QUESTION_BYTES),
         explain_routes(verbs),
-        change_routes(runtime),
+        change_routes(verbs),
         sql_routes(verbs, QUESTION_BYTES),
         verb_routes(verbs, "dead letters", *letters),
         tail_routes(runtime),
@@ -83,7 +83,7 @@ def create_app(runtime: Runtime, timeouts: Timeouts = TIMEOUTS) -> FastAPI:
         overview_routes(verbs),
     ):
         app.include_router(router)
-    registry = make_registry(runtime)
+    registry = make_registry(verbs)
     app.include_router(metrics_routes(registry))
     app.include_router(page_routes(verbs, timeouts.wrong_token_s))
     add_error_handlers(app)

@@ -19,7 +19,7 @@ from headrace.web import sse
 from headrace.web.replies import NamedRoute
 
 if TYPE_CHECKING:
-    from headrace.server.runtime import Runtime
+    from headrace.api.server_verbs import ServerVerbs
 
 MOST_READS = 2  # of the store at once, for readers that are behind: others must not wait for them
 _DOC: dict[str, Any] = {
@@ -47,8 +47,8 @@ _DOC: dict[str, Any] = {
 }
 
 
-def change_routes(runtime: Runtime) -> APIRouter:
-    """The endpoint, over a runtime."""
+def change_routes(verbs: ServerVerbs) -> APIRouter:
+    """The endpoint."""
     routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
     reads: list[anyio.CapacityLimiter] = []
 
@@ -67,7 +67,7 @@ def change_routes(runtime: Runtime) -> APIRouter:
             ChangeCursor.from_text(last)
             question = replace(question, cursor=last)
         reads[:] = reads or [anyio.CapacityLimiter(MOST_READS)]
-        make = lambda: runtime.feed(view, settled_only=question.settled_only)  # noqa: E731
+        make = lambda: verbs.feed(view, settled_only=question.settled_only)  # noqa: E731
         feed = await anyio.to_thread.run_sync(make)
         reader = await anyio.to_thread.run_sync(ChangeReader, feed, question)
         stream = ChangeStream(feed, reader, request, reads[0])

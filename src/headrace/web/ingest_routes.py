@@ -119,7 +119,7 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
                 events = body.pop()  # the only reference, so that its memory can be freed before the reply
                 if compression:
                     events = unpack_body(bytes(events), compression, max_body)
-                return runtime.ingest(stream, events, layout=layout, key=key, keep_bad=keep_bad, file=file)
+                return runtime.lookup.intake(stream).take(events, layout=layout, key=key, keep_bad=keep_bad, file=file)
 
             if len(body[0]) <= SMALL_BODY and compression is None:
                 future = take()
@@ -139,19 +139,19 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
         name, first = (request.query_params.get(parameter, "") for parameter in ("name", "first"))
         if not name:
             raise RequestError("parameter 'name' is missing", expected="the name of a file")
-        return reply_json(runtime.sent(stream, name, first))
+        return reply_json(runtime.lookup.intake(stream).sent(name, first))
 
     @routes.get(Verbs.wait_token.path, response_class=Response, openapi_extra=_WAIT_DOC)
     async def follow(token: str, request: Request) -> Response:
         """Whether every serving view has the events of an ingest reply; lists stalled views."""
         deadline = time.monotonic() + read_wait(request)
-        state: TokenState = runtime.token(token)
+        state: TokenState = runtime.tokens.state(token)
         while not state.complete and (remaining_s := deadline - time.monotonic()) > 0:
             stopping = request.app.state.stopping or runtime.stopped.is_set()
             if stopping or await request.is_disconnected():
                 break
             state = await anyio.to_thread.run_sync(
-                runtime.wait_token, token, min(remaining_s, WAIT_SLICE_S), limiter=waiting
+                runtime.tokens.wait, token, min(remaining_s, WAIT_SLICE_S), limiter=waiting
             )
         return reply_json(state.as_dict())
 

@@ -28,7 +28,7 @@ from headrace.server.status import SinkStatus, StreamStatus, ViewStatus, Workspa
 from headrace.timing import Timing
 
 if TYPE_CHECKING:
-    from headrace.server.runtime import Runtime
+    from headrace.api.server_verbs import ServerVerbs
 
 STATES = ("ok", "starting", "restarting", "failing")
 TIMES = {
@@ -234,11 +234,11 @@ def _lag_commits(view: ViewStatus) -> float | None:
 class RuntimeCollector(Collector):
     """Reads the runtime at each scrape."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, verbs: ServerVerbs) -> None:
+        self._verbs = verbs
 
     def collect(self) -> Iterator[Metric]:
-        status = self._runtime.status()
+        status = self._verbs.status()
         yield from _of_process(status)
         yield from _families("stream", status.streams, OF_STREAMS)
         yield from _families("view", status.views, OF_VIEWS)
@@ -247,15 +247,15 @@ class RuntimeCollector(Collector):
         yield from _families("alert", status.alerts, OF_ALERTS)
         yield from _parts("stream", status.streams, PARTS_OF_STREAMS)
         yield from _parts("view", status.views, PARTS_OF_VIEWS)
-        yield from _times(self._runtime.monitor.timings())
-        yield _latencies(self._runtime.monitor.latencies())
+        yield from _times(self._verbs.runtime.monitor.timings())
+        yield _latencies(self._verbs.runtime.monitor.latencies())
 
 
-def make_registry(runtime: Runtime) -> CollectorRegistry:
+def make_registry(verbs: ServerVerbs) -> CollectorRegistry:
     """A separate registry: the global one may have metrics of other libraries."""
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
     registry = CollectorRegistry()
-    registry.register(RuntimeCollector(runtime))
+    registry.register(RuntimeCollector(verbs))
     ProcessCollector(namespace="headrace", registry=registry)
     return registry
 

@@ -61,7 +61,7 @@ def subscription_routes(verbs: ServerVerbs) -> APIRouter:
     """The endpoints."""
     routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
     runtime, numbers = verbs.runtime, itertools.count(1)
-    subscriptions = runtime.following.subscriptions
+    subscriptions = runtime.logs.subscriptions
 
     @routes.get(Verbs.subscriptions.path, response_class=Response)
     def list_all() -> Response:

@@ -63,7 +63,7 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
         A row replaces the complete row of its key: columns that it omits become NULL. `"_deleted": true` deletes the
         row.
         """
-        find_writable(verbs.runtime.catalog, table)
+        find_writable(verbs.runtime.lookup.catalog, table)
         layout, compression = read_layout(request), read_compression(request)
         body = await read_body(request, max_body)
         if compression:
@@ -73,7 +73,7 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
     @routes.delete("/v1/tables/{table}/rows", response_class=Response, openapi_extra=_DELETE_DOC)
     async def delete(table: str, request: Request) -> Response:
         """Delete rows by primary key, given in the body (an object, an array, or one per line) or in the query."""
-        declared = find_writable(verbs.runtime.catalog, table)
+        declared = find_writable(verbs.runtime.lookup.catalog, table)
         keys = _typed(declared, _keys_of(request)) or _read_keys(declared, await read_body(request, max_body))
         may_repeat = "idempotency-key" in request.headers
         changes = deletions(table, declared.key, declared.event_time, keys, may_repeat=may_repeat)
@@ -82,14 +82,14 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
     @routes.get("/v1/tables/{table}", response_class=Response, openapi_extra=ASK_DOC)
     async def rows(table: str, request: Request) -> Response:
         """The rows of a table, all or by key; parameters and reply are those of a view."""
-        find_table(verbs.runtime.catalog, table)
+        find_table(verbs.runtime.lookup.catalog, table)
         question = Question.from_text(table, request.query_params.multi_items())
         return await ask(question, request)
 
     @routes.post("/v1/tables/{table}/lookup", response_class=Response, openapi_extra=LOOKUP_DOC)
     async def lookup(table: str, request: Request) -> Response:
         """The rows of many keys, in their order, and `missing`: the keys that have no row."""
-        find_table(verbs.runtime.catalog, table)
+        find_table(verbs.runtime.lookup.catalog, table)
         fields = read_object(await read_body(request, question_bytes), QuestionError, {"keys": [{"id": "u1"}]})
         keys = fields.pop("keys", None)
         question = Question.of(table, **fields) if keys is None else Question.lookup_of(table, keys, **fields)

@@ -73,7 +73,7 @@ def tail_routes(runtime: Runtime) -> APIRouter:
         With `Accept: application/json` the reply is one page: `{"cursor", "more", "columns", "events": […]}`.
         """
         question = read_question(request)
-        log = runtime.following.log(stream)
+        log = runtime.logs.log(stream)
         filter_ = log.filter(question.where, question.key)
         cursor = await anyio.to_thread.run_sync(first_cursor, log, question, limiter=READING)
         if JSON in request.headers.get("accept", ""):
@@ -172,5 +172,5 @@ async def _follow(
             yield f": heartbeat\nid: {cursor.to_text()}\n\n".encode()
         if not page.more:
             await log.notifier.wait_async(known, LOOK_S)
-        if runtime.following.log(stream) is not log:
+        if runtime.logs.log(stream) is not log:
             raise NotFoundError(f"stream '{stream}' was dropped and created again", fix="read it from the start")

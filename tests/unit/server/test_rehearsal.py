@@ -19,9 +19,9 @@ def test_waiting_events_and_a_stop_end_it(tmp_path: Path) -> None:
     make_workspace(tmp_path, DEFINITIONS)
     runtime = Runtime.open(Workspace.open(tmp_path), "http://127.0.0.1:1")
     try:
-        runtime.apply()
+        runtime.definitions.take_over()
         assert not runtime._ends_rehearsal()
-        runtime.ingest("visits", EVENT, layout=FileLayout(Format.NDJSON), key=None, keep_bad=False).result()
+        runtime.lookup.intake("visits").take(EVENT, layout=FileLayout(Format.NDJSON), key=None, keep_bad=False).result()
         assert runtime._ends_rehearsal()
     finally:
         runtime.stop()
