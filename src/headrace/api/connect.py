@@ -183,7 +183,7 @@ class Connection:
         """
         if isinstance(events, Path):
             return self.send_files(stream, [events], again=again)
-        return self._sender().events(stream, events, key)
+        return self._sender().send_events(stream, events, key)
 
     def send_files(
         self,

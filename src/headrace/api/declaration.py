@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Kind = TypeVar("Kind", bound="Readable")
+Kind = TypeVar("Kind", bound="JsonReadable")
 Repeat = Literal["never", "until replied", "until ready"]
 
 
-class Readable(Protocol):
+class JsonReadable(Protocol):
     """A value that clients read from JSON."""
 
     @classmethod
@@ -23,7 +23,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True)
-class Reply(Generic[R]):
+class VerbReply(Generic[R]):
     """The reply to a verb: what the server shows as JSON, of the value and the request, and how a client reads it."""
 
     name: str  # of its type
@@ -31,14 +31,14 @@ class Reply(Generic[R]):
     read: Callable[[Any], R]
 
 
-def one(kind: type[Kind]) -> Reply[Kind]:
+def one(kind: type[Kind]) -> VerbReply[Kind]:
     """A single value."""
-    return Reply(kind.__name__, lambda value, request: value, kind.from_dict)
+    return VerbReply(kind.__name__, lambda value, request: value, kind.from_dict)
 
 
-def many(name: str, kind: type[Kind], *beside: str) -> Reply[list[Kind]]:
+def many(name: str, kind: type[Kind], *beside: str) -> VerbReply[list[Kind]]:
     """A list of values under a name, beside these fields of the request."""
-    return Reply(
+    return VerbReply(
         f"list[{kind.__name__}]",
         lambda values, request: {**{each: request[each] for each in beside}, name: values},
         lambda content: [kind.from_dict(each) for each in content[name]],
@@ -46,7 +46,7 @@ def many(name: str, kind: type[Kind], *beside: str) -> Reply[list[Kind]]:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class HttpParameter:
     """What HTTP says of a field of a request."""
 
     about: str
@@ -59,9 +59,9 @@ class Parameter:
     write: Callable[[Any], Any] | None = None
 
 
-def about(text: str, **options: Any) -> dict[str, Parameter]:
+def about(text: str, **options: Any) -> dict[str, HttpParameter]:
     """The metadata of a field of a request: what HTTP says of it."""
-    return {"http": Parameter(text, **options)}
+    return {"http": HttpParameter(text, **options)}
 
 
 class Invoker(Protocol):
@@ -83,7 +83,7 @@ class Verb(Generic[P, R]):
     def __init__(
         self,
         request: Callable[P, object],
-        reply: Reply[R],
+        reply: VerbReply[R],
         place: str,
         text: str = "",
         *,
@@ -108,7 +108,7 @@ class Verb(Generic[P, R]):
     def __get__(self, workspace: Invoker | None, owner: type) -> Self | Callable[P, R]:
         return self if workspace is None else partial(workspace.invoke, self)
 
-    def parameters(self) -> dict[str, Parameter]:
+    def parameters(self) -> dict[str, HttpParameter]:
         """What HTTP says of the fields of its request, by their names."""
         declared: Any = self.request
         return {each.name: each.metadata["http"] for each in fields(declared) if "http" in each.metadata}

@@ -19,13 +19,21 @@ from headrace.ingest.receiver import IngestReply
 from headrace.ingest.sending import Sending, SendProgress, SendReply, send_all
 from headrace.language.paths import Steps, parse_path
 from headrace.language.token_cursor import parse_type
+from headrace.lazy import later
 from headrace.server.status import StreamDefinition
 from headrace.types import Type
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from headrace.ingest import generator
+    from headrace.ingest.formats import columnar_lines
     from headrace.ingest.generator import Generated
+    from headrace.parse import iso_times
+else:  # loaded by their first use
+    iso_times = later("headrace.parse.iso_times")
+    columnar_lines = later("headrace.ingest.formats.columnar_lines")
+    generator = later("headrace.ingest.generator")
 
 MOST_RATE = 10_000_000
 DEFAULT_START = "2026-01-01T00:00:00Z"
@@ -38,15 +46,13 @@ class EventSender:
     def __init__(self, workspace: Backend) -> None:
         self._workspace = workspace
 
-    def events(self, stream: str, events: Any, key: str | None) -> IngestReply:
+    def send_events(self, stream: str, events: Any, key: str | None) -> IngestReply:
         """One event, many, a table, or bytes."""
         if isinstance(events, bytes):
             return self._workspace.ingest(stream, events, layout=ANY, key=key, keep_bad=False).result()
-        from headrace.ingest.formats.columnar_lines import as_table, send_table  # loads Arrow: not for files of lines
-
-        table = as_table(events)
+        table = columnar_lines.as_table(events)
         if table is not None and table.num_rows:
-            return send_table(table, partial(self._lines, stream), key)
+            return columnar_lines.send_table(table, partial(self._lines, stream), key)
         body = orjson.dumps([] if table is not None else _check_events(events), default=str)
         return self._workspace.ingest(stream, body, layout=FileLayout(Format.JSON), key=key, keep_bad=False).result()
 
@@ -79,8 +85,6 @@ class EventSender:
         at_once: bool,
     ) -> Generated:
         """Events made from the fields of a stream; `start` "now" is for times of the clock."""
-        from headrace.ingest.generator import Generated, Recipe, make_fields  # loads numpy: not for files
-
         definition = self._workspace.stream(stream)
         is_text = definition.format == Format.TEXT
         check_format(stream, definition.format, Format.TEXT if is_text else Format.NDJSON)
@@ -90,9 +94,9 @@ class EventSender:
             raise UsageError(f"{events:,} events cannot be generated", expected="1 or more")
         if not 0 <= seed < 1 << 63:
             raise UsageError(f"the seed {seed} is not possible", expected="a whole number from 0 on")
-        fields = make_fields(stream, _places(definition), rules)
-        recipe = Recipe(seed, fields, float(rate), _start_us(start), is_text)
-        return Generated(recipe, events, stopping, at_once=at_once)
+        fields = generator.make_fields(stream, _places(definition), rules)
+        recipe = generator.Recipe(seed, fields, float(rate), _start_us(start), is_text)
+        return generator.Generated(recipe, events, stopping, at_once=at_once)
 
 
 def _shape(stream: StreamDefinition) -> StreamShape:
@@ -118,9 +122,7 @@ def _places(stream: StreamDefinition) -> list[tuple[str, Steps, Type, bool]]:
 def _start_us(start: str | None) -> int | None:
     if start == "now":
         return None
-    from headrace.parse.iso_times import read_timestamp  # loads the parsers of events: not for files
-
-    time = read_timestamp(start or DEFAULT_START)
+    time = iso_times.read_timestamp(start or DEFAULT_START)
     if time is None:
         raise UsageError(f"'{start}' is not a time", expected="such as 2026-01-01T00:00:00Z, or now")
     return int((time - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))

@@ -8,10 +8,18 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import httptools
+
+from headrace.lazy import later
+
+if TYPE_CHECKING:
+    import ssl
+else:  # loaded by their first use
+    ssl = later("ssl")
+
 
 BLOCK_BYTES = 256 << 10
 
@@ -29,8 +37,6 @@ class HttpConnection:
         self._socket = socket.create_connection(address, timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_secure:
-            import ssl  # takes 0.02 s to import, and most servers are on this machine
-
             self._socket = ssl.create_default_context().wrap_socket(self._socket, server_hostname=host)
 
     def settimeout(self, timeout: float | None) -> None:
@@ -144,7 +150,7 @@ class ConnectError(ConnectionError):
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """A complete reply."""
 
     status: int
@@ -192,7 +198,7 @@ class HttpServer:
         content: bytes | memoryview | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = REPLY_S,
-    ) -> Reply:
+    ) -> HttpReply:
         """One request and its whole reply; the timeout is for each wait."""
         with self._exchange(method, path, params, content, headers, timeout) as (connection, reply):
             reply_content = reply.read()
@@ -201,7 +207,7 @@ class HttpServer:
                     self._idle.append(connection)
             else:
                 connection.close()
-            return Reply(reply.status, reply.headers, reply_content)
+            return HttpReply(reply.status, reply.headers, reply_content)
 
     @contextmanager
     def stream(
@@ -212,11 +218,11 @@ class HttpServer:
         params: Params = (),
         content: bytes | memoryview | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Iterator[tuple[Reply, Iterator[bytes]]]:
+    ) -> Iterator[tuple[HttpReply, Iterator[bytes]]]:
         """One request and the lines of its reply as they come; the reply itself has no content."""
         with self._exchange(method, path, params, content, headers, REPLY_S) as (connection, reply):
             try:
-                yield Reply(reply.status, reply.headers, b""), reply.lines()
+                yield HttpReply(reply.status, reply.headers, b""), reply.lines()
             finally:
                 connection.close()
 

@@ -63,27 +63,27 @@ class LocalWorkspace(Backend):
         )
         verbs.on(Verbs.sent, lambda stream, name, first: self._writer.intake(stream, self.on_wait).sent(name, first))
         verbs.on(Verbs.wait_token, self._refuse_token)
-        verbs.on(Verbs.ask, lambda question, job=None: self._questions.ask(question, job))
-        verbs.on(Verbs.explain, lambda question, job=None: self._questions.explain(question, job))
-        verbs.on(Verbs.sql, lambda query, limit=None, job=None: self._questions.sql(query, limit, job))
+        verbs.on(Verbs.ask, lambda question, job=None: self._questions.answer(question, job))
+        verbs.on(Verbs.explain, lambda question, job=None: self._questions.find_events(question, job))
+        verbs.on(Verbs.sql, lambda query, limit=None, job=None: self._questions.select(query, limit, job))
         verbs.on(Verbs.changes, self._refuse_changes)
         verbs.on(Verbs.events, lambda stream, question, wait_s=0.0: self._events.read(stream, question, wait_s))
-        answer_letters(verbs, lambda stream: self._events.dead_letters(stream))
-        verbs.on(Verbs.plan, lambda: self._planning.plan())
-        verbs.on(Verbs.apply, lambda expect=None: self._planning.apply(expect, self.hold))
+        answer_letters(verbs, lambda stream: self._events.letters(stream))
+        verbs.on(Verbs.plan, lambda: self._planning.compare())
+        verbs.on(Verbs.apply, lambda expect=None: self._planning.take_over(expect, self.hold))
 
     def _add_states(self, verbs: Handlers) -> None:
         """The state of the workspace, as its last server left it."""
-        verbs.on(Verbs.stream, lambda name: describe_stream.describe_definition(self._writer.stream(name)))
-        verbs.on(Verbs.streams, lambda: self._state.streams())
-        verbs.on(Verbs.views, lambda: self._state.views())
-        verbs.on(Verbs.logical_views, lambda: self._state.logical_views())
-        verbs.on(Verbs.tables, lambda: self._state.tables())
-        verbs.on(Verbs.versions, lambda view: self._state.versions(view))
-        verbs.on(Verbs.audits, lambda view: self._state.audits(view))
-        verbs.on(Verbs.sinks, lambda: self._state.sinks())
-        verbs.on(Verbs.status, lambda: self._state.status())
-        verbs.on(Verbs.graph, lambda: self._state.graph())
+        verbs.on(Verbs.stream, lambda name: describe_stream.describe_definition(self._writer.find_stream(name)))
+        verbs.on(Verbs.streams, lambda: self._state.describe_streams())
+        verbs.on(Verbs.views, lambda: self._state.describe_views())
+        verbs.on(Verbs.logical_views, lambda: self._state.describe_logical_views())
+        verbs.on(Verbs.tables, lambda: self._state.describe_tables())
+        verbs.on(Verbs.versions, lambda view: self._state.list_versions(view))
+        verbs.on(Verbs.audits, lambda view: self._state.list_audits(view))
+        verbs.on(Verbs.sinks, lambda: self._state.describe_sinks())
+        verbs.on(Verbs.status, lambda: self._state.describe_workspace())
+        verbs.on(Verbs.graph, lambda: self._state.compose_graph())
         verbs.on(Verbs.alerts, self._describe_alerts)
         verbs.on(Verbs.silence, _refuse("alert '{}' cannot be silenced"))
         verbs.on(Verbs.end_silence, _refuse("alert '{}' cannot be changed"))
@@ -92,7 +92,7 @@ class LocalWorkspace(Backend):
             verbs.on(verb, _refuse("sink '{}' is not running"))
         verbs.on(Verbs.rollback, _refuse("view '{}' cannot be rolled back", self._folder.store_of))
         verbs.on(Verbs.refresh, _refuse("view '{}' cannot be refreshed", self._folder.store_of))
-        verbs.on(Verbs.skip, _refuse("stream '{}' cannot skip offsets", self._folder.stream))
+        verbs.on(Verbs.skip, _refuse("stream '{}' cannot skip offsets", self._folder.find_stream))
 
     @cached_property
     def _state(self) -> local_status.LocalStatus:
@@ -108,7 +108,7 @@ class LocalWorkspace(Backend):
 
     @cached_property
     def _events(self) -> local_events.LocalEvents:
-        return local_events.LocalEvents(self._folder, lambda name: self._writer.stream(name))
+        return local_events.LocalEvents(self._folder, lambda name: self._writer.find_stream(name))
 
     @cached_property
     def _writer(self) -> local_writer.LocalWriter:

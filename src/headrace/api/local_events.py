@@ -26,11 +26,11 @@ class LocalEvents:
         self._logs: dict[str, EventLog] = {}
         self._changes = TableChanges(cache(folder.base_and_lake))
 
-    def dead_letters(self, stream: str) -> DeadLetters | FailedCalls:
+    def letters(self, stream: str) -> DeadLetters | FailedCalls:
         """The dead letters of a stream; of a derived one or a view, the rows that it leaves out."""
         view = None if stream in self._folder.catalog.streams else self._folder.catalog.views.get(stream)
         if view is not None:
-            versions = self._folder.versions()
+            versions = self._folder.stored_versions()
             version = next((each for each in versions if each.view.name == stream and each.serving), None)
             left_out = stream_of_view(version.view if version else view)
             return self._failed_calls(left_out, version.pinned if version else NOT_PINNED, "view")

@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING
 from headrace.define.definitions import Catalog
 from headrace.define.model import Stream
 from headrace.errors import CorruptionError, NotFoundError, NotReadyError, no_own_log, not_a_stream, not_a_view, unknown
+from headrace.lazy import later
 from headrace.server.composed_status import refuse_logical
 from headrace.workspace.applied_catalog import read_running
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
+    from deltalake import exceptions as delta_errors
+
+    from headrace.define import catalog
+    from headrace.lake import delta_table
     from headrace.lake.delta_table import LakeTable
+    from headrace.store import open_to_read
     from headrace.store.store_contract import StoreReader
     from headrace.store.version import Version
+else:  # loaded by their first use
+    open_to_read = later("headrace.store.open_to_read")
+    catalog = later("headrace.define.catalog")
+    delta_errors = later("deltalake.exceptions")
+    delta_table = later("headrace.lake.delta_table")
 
 DOWN = "the server is not running"
 START_IT = "start `headrace up`, then try again"
@@ -36,19 +47,15 @@ class WorkspaceFolder:
     @cached_property
     def store(self) -> StoreReader | None:
         """The store, opened on first use: a sender must not keep a server that starts from opening it."""
-        from headrace.store.open_to_read import open_to_read  # only commands that use it load it
-
         try:
-            return open_to_read(self.workspace)
+            return open_to_read.open_to_read(self.workspace)
         except CorruptionError as error:
             self._damage = error
             return None
 
     def declared(self) -> Catalog:
         """The definitions folder, which may not be applied."""
-        from headrace.define.catalog import load  # only commands that use it load it
-
-        return load(self.workspace.definitions)
+        return catalog.load(self.workspace.definitions)
 
     def reload(self) -> None:
         """Read the applied definitions again."""
@@ -76,7 +83,7 @@ class WorkspaceFolder:
             raise NotReadyError(otherwise, fix="run `headrace up` first")
         return store
 
-    def versions(self) -> list[Version]:
+    def stored_versions(self) -> list[Version]:
         """All versions in the store."""
         return [] if self.store is None else self.store.versions()
 
@@ -89,7 +96,7 @@ class WorkspaceFolder:
             return not_a_view(name)
         return unknown("view", name, [*self.catalog.views, *self.catalog.logical])
 
-    def stream(self, name: str) -> Stream:
+    def find_stream(self, name: str) -> Stream:
         """A stream that is applied."""
         if name in self.catalog.streams:
             return self.catalog.streams[name]
@@ -101,17 +108,13 @@ class WorkspaceFolder:
 
     def lake(self, stream: Stream) -> LakeTable | None:
         """The lake of a base stream; None before its first commit."""
-        from deltalake.exceptions import TableNotFoundError  # only commands that use it load it
-
-        from headrace.lake.delta_table import LakeTable  # only commands that use it load it
-
-        with suppress(TableNotFoundError):
-            return LakeTable(self.workspace.lake(stream.name), stream, fence=None)
+        with suppress(delta_errors.TableNotFoundError):
+            return delta_table.LakeTable(self.workspace.lake(stream.name), stream, fence=None)
         return None
 
     def base_and_lake(self, name: str) -> tuple[Stream, LakeTable | None]:
         """A stream that has a log of its own, and its lake."""
-        stream = self.stream(name)
+        stream = self.find_stream(name)
         if stream.relation is not None:
             raise no_own_log(name, stream.relation.streams)
         return stream, self.lake(stream)

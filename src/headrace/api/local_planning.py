@@ -21,11 +21,11 @@ class LocalPlanning:
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
 
-    def plan(self) -> Plan:
+    def compare(self) -> Plan:
         """The changes from the last applied definitions to the definitions folder."""
         return compare(self._folder.catalog, self._folder.declared(), self._costs())
 
-    def apply(self, expect: str | None, hold: Callable[[], object]) -> Plan:
+    def take_over(self, expect: str | None, hold: Callable[[], object]) -> Plan:
         """Apply the definitions folder, once `hold` has made this process the writer."""
         catalog = self._folder.declared()
         plan = checked_plan(self._folder.catalog, catalog, expect, self._costs())
@@ -35,7 +35,7 @@ class LocalPlanning:
         return plan
 
     def _costs(self) -> Costs:
-        versions = cache(self._folder.versions)  # the store is opened only for a view that has to be built
+        versions = cache(self._folder.stored_versions)  # the store is opened only for a view that has to be built
         return Costs(self._size, way_of=lambda view, patience_ms: choose_way(versions(), view, patience_ms))
 
     def _size(self, stream: str) -> Size | None:

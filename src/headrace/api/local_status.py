@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headrace.api.local_folder import DOWN, WorkspaceFolder
 from headrace.define.definitions import graph_of
@@ -13,6 +14,7 @@ from headrace.errors import CorruptionError
 from headrace.format import iso_us
 from headrace.lake.delta_table import lake_figures
 from headrace.lake.lateness_record import read_lateness
+from headrace.lazy import later
 from headrace.serve.freshness import Fresh
 from headrace.server.composed_status import describe_graph, describe_logical, describe_tables
 from headrace.server.describe_stream import describe_damaged, describe_definition, describe_derived
@@ -43,6 +45,11 @@ from headrace.store.version import Version
 from headrace.transport.position import START
 from headrace.transport.stored_transport import backlog_bytes, check_transport
 
+if TYPE_CHECKING:
+    from headrace.server import describe_versions
+else:  # loaded by their first use
+    describe_versions = later("headrace.server.describe_versions")
+
 
 class LocalStatus:
     """The methods of a workspace that describe it."""
@@ -50,7 +57,7 @@ class LocalStatus:
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
 
-    def streams(self) -> list[StreamStatus]:
+    def describe_streams(self) -> list[StreamStatus]:
         """The streams, with numbers of the lake and the journal."""
         catalog = self._folder.catalog
         return [
@@ -58,9 +65,9 @@ class LocalStatus:
             for name, stream in sorted(catalog.streams.items())
         ]
 
-    def views(self) -> list[ViewStatus]:
+    def describe_views(self) -> list[ViewStatus]:
         """The views with their serving versions."""
-        catalog, versions, layers = self._folder.catalog, self._folder.versions(), self._layers()
+        catalog, versions, layers = self._folder.catalog, self._folder.stored_versions(), self._layers()
         lanes = self._lanes(versions)
         statuses = []
         for name, view in sorted(catalog.views.items()):
@@ -75,40 +82,40 @@ class LocalStatus:
             )
         return [replace(status, table=status.name in catalog.tables) for status in statuses]
 
-    def tables(self) -> list[TableStatus]:
+    def describe_tables(self) -> list[TableStatus]:
         """The tables with their serving versions."""
-        return describe_tables(self._folder.catalog.tables, self.streams(), self.views())
+        return describe_tables(self._folder.catalog.tables, self.describe_streams(), self.describe_views())
 
-    def logical_views(self) -> list[LogicalStatus]:
+    def describe_logical_views(self) -> list[LogicalStatus]:
         """The logical views."""
         logical = self._folder.catalog.logical
-        return describe_logical(logical, self.views()) if logical else []
+        return describe_logical(logical, self.describe_views()) if logical else []
 
-    def versions(self, view: str) -> list[VersionStatus]:
+    def list_versions(self, view: str) -> list[VersionStatus]:
         """The versions of a view as the server left them, newest first."""
-        from headrace.server.describe_versions import describe_versions  # only commands that use it load it
-
         with self._folder.store_of(view).snapshot() as snapshot:
-            return describe_versions(snapshot, view, errors={}, lanes=self._lanes(snapshot.versions()))
+            return describe_versions.describe_versions(
+                snapshot, view, errors={}, lanes=self._lanes(snapshot.versions())
+            )
 
-    def audits(self, view: str) -> list[AuditStatus]:
+    def list_audits(self, view: str) -> list[AuditStatus]:
         """How the two layers of a view compared, newest first."""
         with self._folder.store_of(view).snapshot() as snapshot:
             return [describe_audit(audit) for audit in snapshot.audits(view)]
 
-    def sinks(self) -> list[SinkStatus]:
+    def describe_sinks(self) -> list[SinkStatus]:
         """The sinks as the server left them."""
         store = self._folder.store
         known = read_progress(store) if store is not None else {}
         return [describe_stopped(sink, known.get(name)) for name, sink in sorted(self._folder.catalog.sinks.items())]
 
-    def graph(self) -> GraphStatus:
+    def compose_graph(self) -> GraphStatus:
         """What reads what; before the first apply, of the definitions folder."""
         applied = self._folder.catalog
         catalog = applied if len(applied) else self._folder.declared()
-        return describe_graph(graph_of(catalog), self.status(), self.tables())
+        return describe_graph(graph_of(catalog), self.describe_workspace(), self.describe_tables())
 
-    def status(self) -> WorkspaceStatus:
+    def describe_workspace(self) -> WorkspaceStatus:
         """State of the workspace, streams, views and sinks."""
         workspace = self._folder.workspace
         return WorkspaceStatus(
@@ -117,13 +124,13 @@ class LocalStatus:
             url=None,
             pid=None,
             state="stopped",
-            warnings=warnings(self._folder.versions()),
+            warnings=warnings(self._folder.stored_versions()),
             heartbeat_ms=None,
             memory_mb=None,
-            streams=tuple(self.streams()),
-            views=tuple(self.views()),
-            sinks=tuple(self.sinks()),
-            logical=tuple(self.logical_views()),
+            streams=tuple(self.describe_streams()),
+            views=tuple(self.describe_views()),
+            sinks=tuple(self.describe_sinks()),
+            logical=tuple(self.describe_logical_views()),
         )
 
     def _lanes(self, versions: Sequence[Version]) -> Lanes:

@@ -43,17 +43,17 @@ class LocalWriter:
             self._lease.release()
             self._lease = None
 
-    def stream(self, name: str) -> Stream:
+    def find_stream(self, name: str) -> Stream:
         """A stream; before writing, definitions that only create are applied, as a server does when it starts."""
         is_new = self._lease is not None and name not in self._folder.catalog.streams
         if is_new and name in self._folder.declared().streams:
             self._apply_creates()
-        return self._folder.stream(name)
+        return self._folder.find_stream(name)
 
     def intake(self, name: str, on_wait: OnWait | None) -> Ingest:
         """Return what takes in the events of a stream, opened on first use."""
         if name not in self._ingests:
-            lease, stream = self.hold(on_wait), self.stream(name)
+            lease, stream = self.hold(on_wait), self.find_stream(name)
             refuse_derived(stream)
             table = self._folder.lake(stream)
             lake_end = table.state.position if table else START

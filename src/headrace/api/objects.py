@@ -18,6 +18,7 @@ from headrace.ingest.formats.format_detection import ANY, FileLayout, format_of
 from headrace.ingest.row_deletions import deletions
 from headrace.language.durations import format_duration
 from headrace.language.token_cursor import parse_type
+from headrace.lazy import later
 from headrace.serve.answer_html import answer_html, bars_svg, block, facts_html, heading, quiet, table
 from headrace.serve.json_values import key_value
 
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.api.connect import Connection, Events
+    from headrace.ingest.formats import byte_source, columnar_lines, stored_lines
     from headrace.ingest.receiver import IngestReply
     from headrace.serve.answer import Answer
     from headrace.serve.sql.sql_answer import SqlAnswer
     from headrace.server.status import StreamStatus, TableStatus, ViewStatus
+else:  # loaded by their first use
+    columnar_lines = later("headrace.ingest.formats.columnar_lines")
+    byte_source = later("headrace.ingest.formats.byte_source")
+    stored_lines = later("headrace.ingest.formats.stored_lines")
 
 
 Item = TypeVar("Item")
@@ -288,9 +294,7 @@ class ConnectedTable(ConnectedView):
 
 def _as_rows(rows: Any) -> Iterable[Any]:
     """Mappings or values, of whatever holds some."""
-    from headrace.ingest.formats.columnar_lines import as_table  # loads Arrow
-
-    table = as_table(rows)
+    table = columnar_lines.as_table(rows)
     if table is not None:
         return table.to_pylist()
     several = isinstance(rows, Iterable) and not isinstance(rows, Mapping | str | bytes)
@@ -299,19 +303,12 @@ def _as_rows(rows: Any) -> Iterable[Any]:
 
 def read_rows(path: Path, layout: FileLayout, status: TableStatus) -> Iterator[dict[str, Any]]:
     """The rows of a file, in any format and compression of events."""
-    from headrace.ingest.formats.byte_source import (  # loads Arrow
-        LOOK_BYTES,
-        ByteSource,
-        unpack,  # loads Arrow
-    )
-    from headrace.ingest.formats.stored_lines import read_lines  # loads Arrow
-
     types, number = {column.name: column.type for column in status.columns}, 0
     try:
         with path.open("rb") as file:
-            source = unpack(ByteSource(file))
-            form = layout.format or format_of(path.name, source.look(LOOK_BYTES), JSON, types)
-            for piece in read_lines(source, replace(layout, format=form), types):
+            source = byte_source.unpack(byte_source.ByteSource(file))
+            form = layout.format or format_of(path.name, source.look(byte_source.LOOK_BYTES), JSON, types)
+            for piece in stored_lines.read_lines(source, replace(layout, format=form), types):
                 for line in filter(bytes.strip, piece.splitlines()):
                     number += 1
                     yield _object(line, number, path)

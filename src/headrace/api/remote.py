@@ -156,14 +156,14 @@ class RemoteWorkspace(ChangeCalls, Backend):
         """Run a SELECT; the reply is Arrow, which keeps all types. The server has a deadline for it."""
         body, arrow = orjson.dumps({"query": query, "limit": limit}), sql_answer.ARROW_STREAM
 
-        def ask() -> bytes:
+        def read_arrow() -> bytes:
             path, headers = Verbs.sql.url(), {"accept": arrow}
             reply = self.request("POST", path, content=body, headers=headers, timeout=None)
             if reply.headers.get("content-type") != arrow:
                 self.read(reply)
             return reply.content
 
-        return sql_answer.SqlAnswer.from_arrow(self.when_ready(ask))
+        return sql_answer.SqlAnswer.from_arrow(self.when_ready(read_arrow))
 
     def _definition(self, name: str) -> StreamDefinition:
         """Return the definition of a stream to which events can be sent."""

@@ -16,9 +16,10 @@ from urllib.parse import quote, urlsplit
 import orjson
 
 from headrace.api.encoding import read_error
-from headrace.api.http_client import EVENT_STREAM, ConnectError, HttpServer, Reply, ServerEvents
+from headrace.api.http_client import EVENT_STREAM, ConnectError, HttpReply, HttpServer, ServerEvents
 from headrace.errors import HeadraceError, NotReadyError, OverloadError, StartingError, UnavailableError, UsageError
 from headrace.language.token_cursor import parse_type
+from headrace.lazy import later
 from headrace.secrets import host_only
 from headrace.serve.json_values import decoder
 from headrace.serve.question import key_text
@@ -27,8 +28,11 @@ from headrace.workspace.lease_holder import live_holder
 
 if TYPE_CHECKING:
     from headrace.deliver.change_question import ChangeQuestion
+    from headrace.serve import change_batch
     from headrace.serve.change_batch import ViewChange
     from headrace.workspace.settings import Workspace
+else:  # loaded by their first use
+    change_batch = later("headrace.serve.change_batch")
 
 
 RETRY_FOR_S = 60.0  # a restart of the server takes some seconds
@@ -176,7 +180,7 @@ class ServerCalls:
         """The content of the reply to one request; raises the error if it is one."""
         return self.read(self.request(method, path, **request))
 
-    def request(self, method: str, path: str, **request: Any) -> Reply:
+    def request(self, method: str, path: str, **request: Any) -> HttpReply:
         with self._reaching():
             return self._http.request(method, path, **request)
 
@@ -220,7 +224,7 @@ class ServerCalls:
                     self.on_wait(NotReadyError(f"the server at {self.url} is starting"), PORT_PAUSE_S)
                 self._stopping.wait(PORT_PAUSE_S)
 
-    def read(self, reply: Reply) -> Any:
+    def read(self, reply: HttpReply) -> Any:
         """The JSON content of a reply; raises the error if it is one."""
         try:
             content = orjson.loads(reply.content)
@@ -298,13 +302,11 @@ class ChangeCalls(ServerCalls):
 def _read_change(content: dict[str, Any], decoders: dict[str, Any], cursor: str | None) -> ViewChange | None:
     if content["op"] == "caught_up":
         return None
-    from headrace.serve.change_batch import ViewChange  # only for readers of changes
-
     row = {
         name: value if value is None or decoders.get(name) is None else decoders[name](value)
         for name, value in content.get("row", {}).items()
     }
-    return ViewChange(content["op"], row, content["version"], content["commit"], cursor)
+    return change_batch.ViewChange(content["op"], row, content["version"], content["commit"], cursor)
 
 
 def _change_parameters(question: ChangeQuestion) -> list[tuple[str, str]]:

@@ -81,7 +81,7 @@ class ServerVerbs(Verbs):
         verbs.on(Verbs.end_silence, lambda alert, silence: alerts.end_silence(alert, silence))
         verbs.on(
             Verbs.skip,
-            lambda stream, to, *, dry_run=False: lookup.pipeline(stream).skip(parse_place(to), dry_run=dry_run),
+            lambda stream, to, *, dry_run=False: lookup.pipeline(stream).skip_to(parse_place(to), dry_run=dry_run),
         )
         verbs.on(Verbs.stream, lookup.definition)
         verbs.on(Verbs.streams, monitor.describe_streams)

@@ -59,7 +59,7 @@ class OfSubscription:
 
 
 @dataclass(frozen=True)
-class Body:
+class IngestRequest:
     """The body of a request, which may be a piece of a file."""
 
     stream: str
@@ -72,7 +72,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class FileOfEvents:
+class SentRequest:
     """A file that may have been sent, and a hash of its first event."""
 
     stream: str
@@ -81,7 +81,7 @@ class FileOfEvents:
 
 
 @dataclass(frozen=True)
-class Token:
+class TokenRequest:
     """The token of an ingest reply, and how long to wait until every serving view has its events."""
 
     token: str
@@ -89,7 +89,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskRequest:
     """A question; the job reports the progress of one about an earlier state."""
 
     question: Question
@@ -97,7 +97,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainRequest:
     """The cell whose events are to be found."""
 
     question: CellQuestion
@@ -105,7 +105,7 @@ class Explained:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SqlRequest:
     """A SELECT over the views."""
 
     query: str
@@ -114,14 +114,14 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Followed:
+class ChangesRequest:
     """The view whose changes are followed."""
 
     question: ChangeQuestion
 
 
 @dataclass(frozen=True)
-class Tailed:
+class EventsRequest:
     """The events of a stream to read; without any, how long to wait for some."""
 
     stream: str
@@ -130,7 +130,7 @@ class Tailed:
 
 
 @dataclass(frozen=True)
-class Apply:
+class ApplyRequest:
     """The plan to apply."""
 
     expect: str | None = field(
@@ -139,7 +139,7 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class Rollback:
+class RollbackRequest:
     """The version to roll a view back to."""
 
     view: str
@@ -149,7 +149,7 @@ class Rollback:
 
 
 @dataclass(frozen=True)
-class Refresh:
+class RefreshRequest:
     """A refresh of a view."""
 
     view: str
@@ -168,7 +168,7 @@ class Refresh:
 
 
 @dataclass(frozen=True)
-class Skip:
+class SkipRequest:
     """The place in Kafka where a stream continues."""
 
     stream: str
@@ -190,7 +190,7 @@ def _read_for(text: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Silence:
+class SilenceRequest:
     """How long no notices of an alert are sent, and of which incidents."""
 
     alert: str
@@ -226,7 +226,7 @@ class OfSilence:
 
 
 @dataclass(frozen=True)
-class NewSubscription:
+class SubscriptionRequest:
     """A named subscription and its terms."""
 
     name: str
@@ -252,7 +252,7 @@ class NewSubscription:
 
 
 @dataclass(frozen=True)
-class Letters:
+class LettersRequest:
     """A page of the dead letters of a stream."""
 
     stream: str
@@ -265,14 +265,14 @@ class Letters:
 
 
 @dataclass(frozen=True)
-class OfLetters:
+class LetterReasonsRequest:
     """The dead letters of a stream."""
 
     stream: str
 
 
 @dataclass(frozen=True)
-class OfLetter:
+class LetterRequest:
     """A dead letter of a stream."""
 
     stream: str
@@ -280,7 +280,7 @@ class OfLetter:
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplayRequest:
     """A step of a replay of dead letters."""
 
     stream: str

@@ -8,34 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.api.declaration import Handlers, P, R, Reply, Verb, many, one
+from headrace.api.declaration import Handlers, P, R, Verb, VerbReply, many, one
 from headrace.api.verb_requests import (
     LETTERS,
-    Apply,
-    Asked,
-    Body,
-    Explained,
-    FileOfEvents,
-    Followed,
-    Letters,
-    NewSubscription,
+    ApplyRequest,
+    AskRequest,
+    ChangesRequest,
+    EventsRequest,
+    ExplainRequest,
+    IngestRequest,
+    LetterReasonsRequest,
+    LetterRequest,
+    LettersRequest,
     Nothing,
     OfAlert,
-    OfLetter,
-    OfLetters,
     OfSilence,
     OfSink,
     OfStream,
     OfSubscription,
     OfView,
-    Refresh,
-    Replay,
-    Rollback,
-    Selected,
-    Silence,
-    Skip,
-    Tailed,
-    Token,
+    RefreshRequest,
+    ReplayRequest,
+    RollbackRequest,
+    SentRequest,
+    SilenceRequest,
+    SkipRequest,
+    SqlRequest,
+    SubscriptionRequest,
+    TokenRequest,
 )
 from headrace.deliver.delivery_status import AlertStatus, SilenceStatus, SubscriptionStatus
 from headrace.errors import HeadraceError, NotReadyError
@@ -84,35 +84,41 @@ def _not_json(*values: Any) -> Any:
 
 
 # Replies that are no values of `one` or `many`.
-RECEIVED: Reply[Future[IngestReply]] = Reply("Future[IngestReply]", _not_json, _not_json)
-TOKEN = Reply[TokenState]("TokenState", _as_dict, lambda content: TokenState(content["complete"], content["stalled"]))
-PAGE: Reply[event_page.EventPage] = Reply("EventPage", _not_json, _not_json)
-ANSWER: Reply[answer.Answer] = Reply("Answer", _as_dict, lambda content: answer.Answer.from_dict(content))
-EXPLANATION: Reply[explanation.Explanation] = Reply(
+RECEIVED: VerbReply[Future[IngestReply]] = VerbReply("Future[IngestReply]", _not_json, _not_json)
+TOKEN = VerbReply[TokenState](
+    "TokenState", _as_dict, lambda content: TokenState(content["complete"], content["stalled"])
+)
+PAGE: VerbReply[event_page.EventPage] = VerbReply("EventPage", _not_json, _not_json)
+ANSWER: VerbReply[answer.Answer] = VerbReply("Answer", _as_dict, lambda content: answer.Answer.from_dict(content))
+EXPLANATION: VerbReply[explanation.Explanation] = VerbReply(
     "Explanation", _as_dict, lambda content: explanation.Explanation.from_dict(content)
 )
-ROWS: Reply[sql_answer.SqlAnswer] = Reply("SqlAnswer", _as_dict, _not_json)
-CHANGES: Reply[Generator[ViewChange, None, None]] = Reply("Generator[ViewChange, None, None]", _not_json, _not_json)
-PLAN: Reply[plans.Plan] = Reply(
+ROWS: VerbReply[sql_answer.SqlAnswer] = VerbReply("SqlAnswer", _as_dict, _not_json)
+CHANGES: VerbReply[Generator[ViewChange, None, None]] = VerbReply(
+    "Generator[ViewChange, None, None]", _not_json, _not_json
+)
+PLAN: VerbReply[plans.Plan] = VerbReply(
     "Plan",
     _as_dict,
     lambda content: plans.Plan(tuple(map(plans.PlannedChange.from_dict, content["changes"])), content["fingerprint"]),
 )
-STEP: Reply[plans.RollbackStep] = Reply("RollbackStep", _as_dict, lambda content: plans.RollbackStep.from_dict(content))
-ENDED = Reply[int]("int", lambda count, request: {"ended": count}, lambda content: int(content["ended"]))
-DROPPED = Reply[None]("None", lambda value, request: {"dropped": request["name"]}, lambda content: None)
-LETTER_PAGE: Reply[letters.DeadLetterPage] = Reply(
+STEP: VerbReply[plans.RollbackStep] = VerbReply(
+    "RollbackStep", _as_dict, lambda content: plans.RollbackStep.from_dict(content)
+)
+ENDED = VerbReply[int]("int", lambda count, request: {"ended": count}, lambda content: int(content["ended"]))
+DROPPED = VerbReply[None]("None", lambda value, request: {"dropped": request["name"]}, lambda content: None)
+LETTER_PAGE: VerbReply[letters.DeadLetterPage] = VerbReply(
     "DeadLetterPage", lambda page, request: page, lambda content: letters.DeadLetterPage.from_dict(content)
 )
-LETTER_REASONS: Reply[list[letters.DeadLetterReason]] = Reply(
+LETTER_REASONS: VerbReply[list[letters.DeadLetterReason]] = VerbReply(
     "list[DeadLetterReason]",
     lambda reasons, request: {"reasons": reasons},
     lambda content: list(map(letters.DeadLetterReason.from_dict, content["reasons"])),
 )
-LETTER: Reply[letters.DeadLetter] = Reply(
+LETTER: VerbReply[letters.DeadLetter] = VerbReply(
     "DeadLetter", lambda letter, request: letter, lambda content: letters.DeadLetter.from_dict(content)
 )
-REPLAYED: Reply[letters.ReplayStep] = Reply(
+REPLAYED: VerbReply[letters.ReplayStep] = VerbReply(
     "ReplayStep", lambda step, request: step, lambda content: letters.ReplayStep.from_dict(content)
 )
 
@@ -124,17 +130,17 @@ class Verbs:
         """Answer a verb: all methods below come here."""
         raise NotImplementedError
 
-    ingest = Verb(Body, RECEIVED, "POST /v1/streams/{stream}/events", repeat="until replied")
-    sent = Verb(FileOfEvents, one(SentStatus), "GET /v1/streams/{stream}/files", repeat="until replied")
-    wait_token = Verb(Token, TOKEN, "GET /v1/tokens/{token}")
-    events = Verb(Tailed, PAGE, "GET /v1/streams/{stream}/tail", repeat="until replied")
-    ask = Verb(Asked, ANSWER, "POST /v1/views/{view}/lookup")
-    explain = Verb(Explained, EXPLANATION, "GET /v1/views/{view}/explain")
-    sql = Verb(Selected, ROWS, "POST /v1/sql")
-    changes = Verb(Followed, CHANGES, "GET /v1/views/{view}/changes")
+    ingest = Verb(IngestRequest, RECEIVED, "POST /v1/streams/{stream}/events", repeat="until replied")
+    sent = Verb(SentRequest, one(SentStatus), "GET /v1/streams/{stream}/files", repeat="until replied")
+    wait_token = Verb(TokenRequest, TOKEN, "GET /v1/tokens/{token}")
+    events = Verb(EventsRequest, PAGE, "GET /v1/streams/{stream}/tail", repeat="until replied")
+    ask = Verb(AskRequest, ANSWER, "POST /v1/views/{view}/lookup")
+    explain = Verb(ExplainRequest, EXPLANATION, "GET /v1/views/{view}/explain")
+    sql = Verb(SqlRequest, ROWS, "POST /v1/sql")
+    changes = Verb(ChangesRequest, CHANGES, "GET /v1/views/{view}/changes")
 
     dead_letters = Verb(
-        Letters,
+        LettersRequest,
         LETTER_PAGE,
         "GET /v1/streams/{stream}/dead-letters",
         """Dead letters of a stream, newest first: position, arrival, reason and first bytes.
@@ -144,14 +150,14 @@ class Verbs:
         title="page",
     )
     dead_letter_reasons = Verb(
-        OfLetters,
+        LetterReasonsRequest,
         LETTER_REASONS,
         "GET /v1/streams/{stream}/dead-letters/reasons",
         "Number of dead letters per reason (without values), with the newest of each.",
         title="reasons",
     )
     replay = Verb(
-        Replay,
+        ReplayRequest,
         REPLAYED,
         "POST /v1/streams/{stream}/dead-letters/replay",
         """Parse a batch of dead letters again. Those that can now be parsed become events, exactly once.
@@ -164,7 +170,7 @@ class Verbs:
         timeout_s=REPLAY_S,
     )
     dead_letter = Verb(
-        OfLetter,
+        LetterRequest,
         LETTER,
         "GET /v1/streams/{stream}/dead-letters/{position}",
         "One complete dead letter. Bytes that are not UTF-8 are escaped; `base64` then has the exact bytes.",
@@ -172,7 +178,7 @@ class Verbs:
     )
 
     subscriptions = Verb(Nothing, many("subscriptions", SubscriptionStatus), "GET /v1/subscriptions")
-    create_subscription = Verb(NewSubscription, one(SubscriptionStatus), "POST /v1/subscriptions/{name}")
+    create_subscription = Verb(SubscriptionRequest, one(SubscriptionStatus), "POST /v1/subscriptions/{name}")
     drop_subscription = Verb(
         OfSubscription,
         DROPPED,
@@ -198,7 +204,7 @@ class Verbs:
         "Comparisons of the batch layer with the speed layer, newest first: commits, rows, drift.",
     )
     rollback = Verb(
-        Rollback,
+        RollbackRequest,
         STEP,
         "POST /v1/views/{view}/rollback",
         """Roll a view back to an earlier version.
@@ -208,7 +214,7 @@ class Verbs:
         """,
     )
     refresh = Verb(
-        Refresh,
+        RefreshRequest,
         one(RefreshStatus),
         "POST /v1/views/{view}/refresh",
         """Start a refresh: the batch layer reads the commits of the speed layer again, compares, and replaces them.
@@ -249,7 +255,7 @@ class Verbs:
         "All alerts: condition, state, open incidents with the row that fired, resolved incidents, silences.",
     )
     silence = Verb(
-        Silence,
+        SilenceRequest,
         one(SilenceStatus),
         "POST /v1/alerts/{alert}/silences",
         "Send no notifications for some time, about all incidents of an alert or those whose row has some values.",
@@ -260,7 +266,7 @@ class Verbs:
     end_silence = Verb(OfSilence, ENDED, "DELETE /v1/alerts/{alert}/silences/{silence}", "End a silence.", title="end")
 
     skip = Verb(
-        Skip,
+        SkipRequest,
         one(SkipStatus),
         "POST /v1/streams/{stream}/skip",
         """Skip events of a Kafka stream, to continue after events were lost in Kafka.
@@ -305,7 +311,7 @@ class Verbs:
         "POST /v1/plan",
         "What `apply` would change. Executes the Python definition files.",
     )
-    apply = Verb(Apply, PLAN, "POST /v1/apply", "Apply the definitions folder.")
+    apply = Verb(ApplyRequest, PLAN, "POST /v1/apply", "Apply the definitions folder.")
 
 
 def answer_letters(handlers: Handlers, find: Callable[[str], DeadLetters | FailedCalls]) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from headrace.cli.error_output import print_error
 from headrace.errors import UsageError
+from headrace.lazy import later
+
+if TYPE_CHECKING:
+    from importlib import metadata
+else:  # loaded by their first use
+    metadata = later("importlib.metadata")
+
 
 COMMANDS = {  # the module of each, and the first sentence of its help, so that --help needs none of them
     "init": ("init_command", "Create a workspace."),
@@ -77,9 +84,7 @@ app = typer.Typer(
 
 def _show_version(show: bool) -> None:
     if show:
-        from importlib.metadata import version  # takes 0.03 s to import, and only --version needs it
-
-        typer.echo(f"headrace {version('headrace')}")
+        typer.echo(f"headrace {metadata.version('headrace')}")
         raise typer.Exit
 
 

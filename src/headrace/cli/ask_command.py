@@ -33,13 +33,18 @@ from headrace.cli.output import (
 from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError, UsageError
 from headrace.format import within
+from headrace.lazy import later
 from headrace.names import shell
 from headrace.serve.answer import Answer
 from headrace.serve.question import HIGHEST_LIMIT, NULL, Question, read_key
 from headrace.spark.jobs import Job
 
 if TYPE_CHECKING:
+    from rich import live as rich_live
+
     from headrace.api.connect import Connection
+else:  # loaded by their first use
+    rich_live = later("rich.live")
 
 STANDARD_INPUT = "-"
 
@@ -277,9 +282,7 @@ def _watch(answer: Callable[[], Answer], *, as_json: bool) -> None:
                 sys.stdout.flush()
                 time.sleep(REFRESH_S)
         out = console()
-        from rich.live import Live  # only for --watch
-
-        with Live(render(answer(), _fitting(out)), console=out, auto_refresh=False) as live:
+        with rich_live.Live(render(answer(), _fitting(out)), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(REFRESH_S)
                 live.update(render(answer(), _fitting(out)), refresh=True)

@@ -13,10 +13,18 @@ from headrace.cli.common_options import FolderOption, JsonOption
 from headrace.cli.fitted_table import Words
 from headrace.cli.output import console, print_json
 from headrace.errors import BadTestError
+from headrace.lazy import later
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
+    from headrace.cli import test_report
+    from headrace.tools import doctor as doctor_module
     from headrace.tools.doctor import Finding
+    from headrace.tools.testing import workspace_tests
+else:  # loaded by their first use
+    doctor_module = later("headrace.tools.doctor")
+    test_report = later("headrace.cli.test_report")
+    workspace_tests = later("headrace.tools.testing.workspace_tests")
 
 
 WIDEST = 24  # maximum width of the names of checks
@@ -33,9 +41,7 @@ def doctor(
     Checks the machine, folders, settings, definitions, lake, journal and store.
     Changes nothing, does not start Spark, and works while a server is running. Exits with 1 if there is a problem.
     """
-    from headrace.tools.doctor import examine  # the readers of all data take 0.5 s to import: not for --help
-
-    findings = examine(workspace, deep=deep)
+    findings = doctor_module.examine(workspace, deep=deep)
     errors, warnings = (sum(f.level == level for f in findings) for level in ("error", "warning"))
     if as_json:
         print_json({"errors": errors, "warnings": warnings, "findings": [f.as_dict() for f in findings]})
@@ -92,24 +98,20 @@ def test(
     Needs no server and, unless --spark is given, no Java. The data of the workspace is neither read nor changed. Exits
     with 1 if a test fails or none ran, with 2 if a test file has an error.
     """
-    # They load DuckDB and Arrow, which takes 0.5 s: not for --help.
-    from headrace.cli.test_report import TestReport, write_junit
-    from headrace.tools.testing.workspace_tests import choose, find_tests, nothing_ran, run_tests
-
     began = time.perf_counter()
     place = Workspace.open(workspace)
-    tests, errors = find_tests(place, paths or [])
-    selection = choose(tests, words or []) if tests or not errors else []
+    tests, errors = workspace_tests.find_tests(place, paths or [])
+    selection = workspace_tests.choose(tests, words or []) if tests or not errors else []
     results = []
-    with TestReport(as_json=as_json, total=len(selection)) as report:
-        for result in run_tests(place, selection, spark=spark, starting=report.start):
+    with test_report.TestReport(as_json=as_json, total=len(selection)) as report:
+        for result in workspace_tests.run_tests(place, selection, spark=spark, starting=report.start):
             results.append(result)
             report.show(result)
     seconds = time.perf_counter() - began
-    problem = nothing_ran(results)
+    problem = workspace_tests.nothing_ran(results)
     report.end(errors, seconds, problem)
     if junit is not None:
-        write_junit(junit, results, errors, seconds)
+        test_report.write_junit(junit, results, errors, seconds)
     if errors or any(result.state == "bad" for result in results):
         raise typer.Exit(BadTestError.exit_code)
     if problem or any(result.state == "failed" for result in results):

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.common_options import JsonOption
 from headrace.cli.output import console
+from headrace.lazy import later
+
+if TYPE_CHECKING:
+    from headrace.tools import demo as demo_module
+else:  # loaded by their first use
+    demo_module = later("headrace.tools.demo")
 
 
 def demo(
@@ -22,6 +28,6 @@ def demo(
     as_json: JsonOption = False,
 ) -> None:
     """Run a web shop's traffic and check every row of every view. A view is edited during the run."""
-    from headrace.tools.demo import run  # loads numpy and an HTTP library: not for --help
-
-    raise typer.Exit(run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record))
+    raise typer.Exit(
+        demo_module.run(console(), seconds=seconds, rate=rate, seed=seed, keep=keep, json=as_json, picture=record)
+    )

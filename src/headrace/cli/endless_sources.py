@@ -15,11 +15,18 @@ import typer
 
 from headrace.errors import InterruptedSendError, UsageError
 from headrace.ingest.formats.format_detection import FileLayout, Format, check_format
+from headrace.lazy import later
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection
     from headrace.ingest.sending import Sending, SendProgress, SendReply
+    from headrace.ingest.sources import command_lines, endless_sending, sockets, watched_folder
     from headrace.ingest.sources.endless_sending import LineSource
+else:  # loaded by their first use
+    endless_sending = later("headrace.ingest.sources.endless_sending")
+    watched_folder = later("headrace.ingest.sources.watched_folder")
+    command_lines = later("headrace.ingest.sources.command_lines")
+    sockets = later("headrace.ingest.sources.sockets")
 
 _LINES = (None, Format.NDJSON, Format.TEXT)
 LOOPBACK = ("127.", "localhost:", "[::1]", "::1")
@@ -73,12 +80,10 @@ def send_endless(
     with stop_signals(sending.give_up) as stopping:
         if sources.watch is not None:
             return _watch(sending, sources, layout, stopping, progress)
-        from headrace.ingest.sources.endless_sending import pump  # loads Arrow: not for --help
-
         shape = sending.declared
         format = layout.format or (Format.TEXT if shape.format == Format.TEXT else Format.NDJSON)
         check_format(stream, shape.format, format)
-        pump(sending, _line_source(sources, progress.note), stopping, progress.note, _announce)
+        endless_sending.pump(sending, _line_source(sources, progress.note), stopping, progress.note, _announce)
     return sending.reply
 
 
@@ -91,27 +96,21 @@ def note_without_server(connection: Connection, progress: SendProgress) -> None:
 def _watch(
     sending: Sending, sources: EndlessSources, layout: FileLayout, stopping: threading.Event, progress: SendProgress
 ) -> SendReply:
-    from headrace.ingest.sources.watched_folder import FolderWatch  # loads Arrow: not for --help
-
     assert sources.watch is not None
-    watch = FolderWatch(sending, sources.watch, sources.pattern, layout, stopping, progress.note)
+    watch = watched_folder.FolderWatch(sending, sources.watch, sources.pattern, layout, stopping, progress.note)
     _announce(f"watching folder '{sources.watch}'. The same command continues where this one stops")
     watch.run()
     return watch.reply
 
 
 def _line_source(sources: EndlessSources, say: Callable[[str], None]) -> LineSource:
-    # They load Arrow: not for --help.
-    from headrace.ingest.sources.command_lines import Command
-    from headrace.ingest.sources.sockets import Listener, SocketReader, parse_address
-
     if sources.listen is not None:
         if not sources.listen.startswith(LOOPBACK):
             say("everyone who reaches this port can send events to the stream; there is no token")
-        return Listener(*parse_address(sources.listen, "--listen"))
+        return sockets.Listener(*sockets.parse_address(sources.listen, "--listen"))
     if sources.connect is not None:
-        return SocketReader(*parse_address(sources.connect, "--connect"), say, once=sources.once)
-    return Command(sources.command or "", say, once=sources.once)
+        return sockets.SocketReader(*sockets.parse_address(sources.connect, "--connect"), say, once=sources.once)
+    return command_lines.Command(sources.command or "", say, once=sources.once)
 
 
 def _announce(promise: str) -> None:

@@ -6,10 +6,18 @@ import json
 import os
 import sys
 import traceback
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from headrace.disk import from_system
 from headrace.errors import DefinitionError, DefinitionErrors, HeadraceError
+from headrace.lazy import later
+
+if TYPE_CHECKING:
+    import shutil
+    import textwrap
+else:  # loaded by their first use
+    shutil = later("shutil")
+    textwrap = later("textwrap")
 
 
 def print_error(error: BaseException, *, as_json: bool) -> int:
@@ -42,9 +50,6 @@ def wrapped(sentence: str, stream: TextIO) -> str:
     """A sentence for a stream; on a terminal it is wrapped at spaces."""
     if not stream.isatty():
         return sentence
-    import shutil  # only for a terminal: a script that runs a command loads less
-    import textwrap  # as above
-
     width = shutil.get_terminal_size().columns
     return textwrap.fill(sentence, width, break_long_words=False, break_on_hyphens=False)
 

@@ -12,9 +12,13 @@ from rich.text import Text
 from headrace.cli.common_options import JsonOption, WorkspaceOption, open_connection
 from headrace.cli.output import console, plural, print_json, say
 from headrace.errors import HeadraceError, UsageError
+from headrace.lazy import later
 
 if TYPE_CHECKING:
     from headrace.server.status import GraphStatus, NodeStatus
+    from headrace.web.page import graph_page
+else:  # loaded by their first use
+    graph_page = later("headrace.web.page.graph_page")
 
 NOTHING = "nothing is declared yet: `headrace init` makes an example"
 GAP = 2
@@ -46,10 +50,8 @@ def graph(
 
 
 def _write(file: Path, status: GraphStatus) -> None:
-    from headrace.web.page.graph_page import graph_svg  # of the page, which other uses of this command need not load
-
     try:
-        file.write_text(graph_svg(status, alone=True), encoding="utf-8")
+        file.write_text(graph_page.graph_svg(status, alone=True), encoding="utf-8")
     except OSError as error:
         raise HeadraceError(f"file '{file}' cannot be written: {error.strerror}") from error
     say(f"Wrote {plural(len(status.nodes), 'node')} to {file}.")
@@ -57,8 +59,6 @@ def _write(file: Path, status: GraphStatus) -> None:
 
 def graph_lines(nodes: Sequence[NodeStatus]) -> Iterator[Text]:
     """A tree from each node that reads nothing, a line per node."""
-    from headrace.web.page.graph_page import node_line  # as above
-
     readers: dict[str, list[NodeStatus]] = {}
     for node in nodes:
         for source in node.reads:
@@ -82,5 +82,5 @@ def graph_lines(nodes: Sequence[NodeStatus]) -> Iterator[Text]:
             add(node, "", "")
     width = max(len(text) for text, _, _ in lines) + GAP
     for text, node, again in lines:
-        line = "see above" if again else node_line(node)
+        line = "see above" if again else graph_page.node_line(node)
         yield Text.assemble(text, " " * (width - len(text)), (line, "red" if node.problem and not again else "dim"))

@@ -12,11 +12,15 @@ import typer
 from headrace.cli.common_options import JsonOption
 from headrace.cli.output import print_json
 from headrace.errors import UsageError, WorkspaceError
+from headrace.lazy import later
 from headrace.workspace.lease_holder import live_holder
 from headrace.workspace.settings import Settings, Workspace
 
 if TYPE_CHECKING:
+    from headrace.cli import inferred_definitions
     from headrace.cli.inferred_definitions import InferredStream
+else:  # loaded by their first use
+    inferred_definitions = later("headrace.cli.inferred_definitions")
 
 EXAMPLE = """\
 -- A stream: events of one shape. Each visit is one JSON object with these fields.
@@ -166,9 +170,7 @@ def _places(places: list[Path], sources: list[Path]) -> tuple[Path, list[Path]]:
 
 
 def _infer(files: list[Path], folder: Path, fields: str | None) -> list[InferredStream]:
-    from headrace.cli.inferred_definitions import infer  # loads Arrow: not for --help, nor without --from
-
-    return infer(files, folder, fields)
+    return inferred_definitions.infer(files, folder, fields)
 
 
 def _write_all(files: list[tuple[Path, str]]) -> None:

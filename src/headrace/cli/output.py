@@ -17,21 +17,23 @@ from headrace.format import freshness as freshness
 from headrace.format import plural as plural
 from headrace.format import size as size
 from headrace.format import span as span
+from headrace.lazy import later
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from headrace.cli import fitted_table
     from headrace.cli.fitted_table import FittedTable
+else:  # loaded by their first use
+    fitted_table = later("headrace.cli.fitted_table")
 
 UNLIMITED = 1_000_000  # the width without a terminal, and with --wide
 
 
 def console(*, stderr: bool = False, wide: bool = False) -> Console:
     """The console; without a terminal it has no colours, and lines are as long as they need to be, as with `wide`."""
-    from headrace.cli.fitted_table import WordConsole  # --json and --help do without rich, as does what prints lines
-
     stream = sys.stderr if stderr else sys.stdout
-    return WordConsole(
+    return fitted_table.WordConsole(
         file=stream, highlight=False, emoji=False, width=None if stream.isatty() and not wide else UNLIMITED
     )
 
@@ -69,11 +71,9 @@ def record_table(
     records: Sequence[Mapping[str, str]], left: Sequence[str], optional: Sequence[str] = ()
 ) -> FittedTable:
     """A table of records with the same titles; those in `left` are not numbers."""
-    from headrace.cli.fitted_table import FittedTable  # as above
-
     titles = list(records[0])
     rows = [[record[title] for title in titles] for record in records]
-    return FittedTable(titles, rows, [title for title in titles if title not in left], optional)
+    return fitted_table.FittedTable(titles, rows, [title for title in titles if title not in left], optional)
 
 
 def key_cell(value: Any) -> str:

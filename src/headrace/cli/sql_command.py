@@ -17,11 +17,16 @@ from headrace.cli.output import console, plain_cell, plural, print_json, span, v
 from headrace.cli.waiting import waiting
 from headrace.errors import HeadraceError, UsageError
 from headrace.format import commits_of
+from headrace.lazy import later
 from headrace.spark.jobs import Job
 from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
+    from headrace.serve.sql import event_queries, view_queries
     from headrace.serve.sql.sql_answer import SqlAnswer, SqlLimit
+else:  # loaded by their first use
+    event_queries = later("headrace.serve.sql.event_queries")
+    view_queries = later("headrace.serve.sql.view_queries")
 
 NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
@@ -87,12 +92,8 @@ def _ask_events(workspace: str, text: str, limit: SqlLimit) -> SqlAnswer:
             found=f"URL {workspace}",
             expected="the folder of a workspace on this machine",
         )
-    # They load DuckDB and PySpark, which only --events needs.
-    from headrace.serve.sql.event_queries import open_events
-    from headrace.serve.sql.view_queries import check_text
-
-    check_text(text, limit)  # before Spark is started
-    with waiting("Spark is starting") as show, open_events(Workspace.open(workspace)) as events:
+    view_queries.check_text(text, limit)  # before Spark is started
+    with waiting("Spark is starting") as show, event_queries.open_events(Workspace.open(workspace)) as events:
         show(events.progress)
         return events.sql(text, limit)
 

@@ -16,12 +16,18 @@ from headrace.cli.list_commands import sinks_table, subscriptions_table
 from headrace.cli.output import console, count, plural, print_json, record_table, size, span
 from headrace.format import freshness, waiting
 from headrace.language.durations import format_duration
+from headrace.lazy import later
 from headrace.names import shell
 from headrace.server.layer_text import alarm, building, checked, shares
 
 if TYPE_CHECKING:
+    from headrace.cli import live_status
+    from headrace.define import kafka_record
     from headrace.deliver.delivery_status import AlertStatus
     from headrace.server.status import FieldStatus, LogicalStatus, StreamStatus, ViewStatus, WorkspaceStatus
+else:  # loaded by their first use
+    live_status = later("headrace.cli.live_status")
+    kafka_record = later("headrace.define.kafka_record")
 
 EVERY_S = 1.0
 NO_STREAMS = "no streams yet: `headrace up` starts those in definitions/"
@@ -50,12 +56,10 @@ def status(
 
 
 def _watch(workspace: str, every_s: float, *, as_json: bool) -> None:
-    from headrace.cli.live_status import watch_json, watch_status  # only for --watch
-
     if as_json:
-        watch_json(workspace, every_s)
+        live_status.watch_json(workspace, every_s)
     else:
-        watch_status(workspace, every_s, console(), render_status)
+        live_status.watch_status(workspace, every_s, console(), render_status)
 
 
 def render_status(status: WorkspaceStatus) -> RenderableType:
@@ -272,9 +276,7 @@ def _role_in_events(stream: StreamStatus, field: FieldStatus) -> str:
         idle = "" if stream.idle_timeout_ms is None else f", idle time-out {format_duration(stream.idle_timeout_ms)}"
         return f"event time, patience {format_duration(stream.patience_ms)}{idle}"
     if field.record:
-        from headrace.define.kafka_record import describe_record  # loads the model: only for streams in Kafka
-
-        return describe_record(field.record)
+        return kafka_record.describe_record(field.record)
     return f"computed: {field.computed}" if field.computed else f"from: {field.path}" if field.path else ""
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.common_options import FolderOption
+from headrace.lazy import later
 from headrace.workspace.lease import refuse_if_served
 from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.cli import run_server
+else:  # loaded by their first use
+    run_server = later("headrace.cli.run_server")
 
 
 def up(
@@ -24,6 +30,4 @@ def up(
     # Before the libraries of the server are loaded, which takes seconds on a busy machine; the lease itself decides.
     refuse_if_served(Workspace.open(workspace).lease_file)
 
-    from headrace.cli.run_server import run_server  # loads Arrow, DuckDB and the web server: not for --help
-
-    run_server(workspace, host, port)
+    run_server.run_server(workspace, host, port)

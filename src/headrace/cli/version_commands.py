@@ -20,11 +20,16 @@ from headrace.cli.fitted_table import FittedTable
 from headrace.cli.output import console, count, print_json, record_table, say, span
 from headrace.cli.status_commands import print_lanes
 from headrace.cli.waiting import wait_until_refreshed, wait_until_serving
+from headrace.lazy import later
 from headrace.names import shell
 
 if TYPE_CHECKING:
+    from headrace.cli import plan_commands, waiting
     from headrace.plan.planned_change import RollbackStep
     from headrace.server.status import AuditStatus, RefreshStatus, VersionStatus
+else:  # loaded by their first use
+    plan_commands = later("headrace.cli.plan_commands")
+    waiting = later("headrace.cli.waiting")
 
 
 CHANGES = "changes to it"
@@ -88,19 +93,15 @@ def rollback(
 
     The definitions folder is not changed; `headrace plan` shows how it differs from what is applied.
     """
-    # Not for `versions`.
-    from headrace.cli.plan_commands import confirm
-    from headrace.cli.waiting import wait_until_serving
-
     with open_connection(workspace) as connection:
         step = connection.verbs.rollback(view, to, dry_run=True)
         if not as_json:
             _print_rollback(step)
-        confirm("rollback", "Roll back?", yes=yes, as_json=as_json)
+        plan_commands.confirm("rollback", "Roll back?", yes=yes, as_json=as_json)
         result = connection.verbs.rollback(view, step.to)
         build = next(v for v in connection.verbs.views() if v.name == view).building
         if build and not no_wait:
-            wait_until_serving(connection, {view: build.version})
+            waiting.wait_until_serving(connection, {view: build.version})
             build = None
     if as_json:
         print_json(result.as_dict())

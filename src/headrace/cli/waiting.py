@@ -17,13 +17,18 @@ import typer
 from headrace.cli.output import console, count
 from headrace.errors import ConflictError, HeadraceError, NotReadyError
 from headrace.format import plural
+from headrace.lazy import later
 from headrace.names import shell
 from headrace.spark import jobs
 
 if TYPE_CHECKING:
+    from rich import progress as rich_progress
+
     from headrace.api.connect import Connection
     from headrace.ingest.sending import SendProgress
     from headrace.server.status import AuditStatus, BuildStatus, RefreshStatus, VersionStatus, ViewStatus
+else:  # loaded by their first use
+    rich_progress = later("rich.progress")
 
 
 MOMENT_S = 1.0
@@ -53,12 +58,14 @@ def waiting(what: str) -> Iterator[Callable[[Follow], None]]:
     if not out.is_terminal:
         yield lambda follow: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # not for commands without a bar
-
     sources: list[Follow] = []
     ended = threading.Event()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    progress = Progress(*columns, console=out, transient=True)
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.TimeElapsedColumn(),
+    )
+    progress = rich_progress.Progress(*columns, console=out, transient=True)
 
     def follow() -> None:
         bar = progress.add_task(what, total=None)
@@ -163,11 +170,14 @@ def _progress() -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield lambda view, completed, total, description: None
         return
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn  # not without a bar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[of]}"), TimeRemainingColumn())
-    tasks: dict[str, TaskID] = {}
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.TextColumn("{task.fields[of]}"),
+        rich_progress.TimeRemainingColumn(),
+    )
+    tasks: dict[str, rich_progress.TaskID] = {}
+    with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as progress:
 
         def show(view: str, completed: int, total: int | None, description: str) -> None:
             if view not in tasks:
@@ -263,8 +273,11 @@ def show_progress(files: list[Path], *, endless: bool) -> Iterator[SendProgress]
         finally:
             lines.close()
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # not without a bar
-
-    columns: list[Any] = [BarColumn(), DownloadColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn()]
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+    columns: list[Any] = [
+        rich_progress.BarColumn(),
+        rich_progress.DownloadColumn(),
+        rich_progress.TextColumn("{task.fields[note]}"),
+        rich_progress.TimeRemainingColumn(),
+    ]
+    with rich_progress.Progress(*columns, console=console(stderr=True), transient=True) as bar:
         yield _Bar(bar, total)

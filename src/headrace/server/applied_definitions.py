@@ -22,6 +22,7 @@ from headrace.errors import ConflictError, CorruptionError, DefinitionError, Una
 from headrace.faults import fault_point
 from headrace.lake.delta_table import LakeTable
 from headrace.language.source_text import each
+from headrace.lazy import later
 from headrace.plan.differences import checked_plan, compare
 from headrace.plan.planned_change import Plan, RollbackStep
 from headrace.server.composed_status import refuse_logical
@@ -39,8 +40,14 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.maintain import partials_job, spark_joins, table_snapshots, udf_checks
     from headrace.maintain.table_snapshots import TableSnapshots
     from headrace.spark.session import Session
+else:  # loaded by their first use
+    partials_job = later("headrace.maintain.partials_job")
+    udf_checks = later("headrace.maintain.udf_checks")
+    spark_joins = later("headrace.maintain.spark_joins")
+    table_snapshots = later("headrace.maintain.table_snapshots")
 
 TABLES_FIRST_S = 30.0  # how long a stream waits, at a start, for the tables that its events are joined to
 
@@ -162,12 +169,10 @@ class AppliedDefinitions:
         spark = self._spark()
         if spark is None:
             return  # a view that Spark cannot run will be stalled with its reason
-        from headrace.maintain.partials_job import analyse  # loads PySpark: the server accepts events first
-
         for view in catalog.views.values():
             self._refuse_if_stopping("nothing was changed; apply again when it runs")
             if view.over is None and self.versions.needs_build(view, catalog.patience_ms(view)):
-                reasons = (analyse(spark, catalog.streams[stream], view) for stream in view.streams)
+                reasons = (partials_job.analyse(spark, catalog.streams[stream], view) for stream in view.streams)
                 reason = next(filter(None, reasons), None)
                 if reason:
                     where = catalog.locations.get(view.name)
@@ -178,15 +183,15 @@ class AppliedDefinitions:
         """Refuse a view that calls a function or an aggregate of the workspace which breaks its law on real events."""
         if not has_code(view):
             return
-        from headrace.maintain.udf_checks import newest_events, refuse_code  # loads DuckDB and Arrow
-
         for name in view.streams:
             pipeline = self.running.pipelines.get(name)
             lake = pipeline.lake if pipeline else None
             if pipeline is None or lake is None or not lake.next_commit:
                 continue
-            events = newest_events(pipeline.table, catalog.streams[name], [field for field, _ in view.reads_of(name)])
-            reason = None if events is None else refuse_code(catalog.streams[name], view, events)
+            events = udf_checks.newest_events(
+                pipeline.table, catalog.streams[name], [field for field, _ in view.reads_of(name)]
+            )
+            reason = None if events is None else udf_checks.refuse_code(catalog.streams[name], view, events)
             if reason:
                 raise DefinitionError(f"view '{view.name}': {reason}", where=catalog.locations.get(view.name))
 
@@ -260,12 +265,10 @@ class AppliedDefinitions:
 
     def _shared_tables(self, session: Session, scratch: Path) -> TableSnapshots:
         """The snapshots of tables for the workers: one of each table for all streams that are joined to it."""
-        # They load PySpark: the server accepts events first.
-        from headrace.maintain.spark_joins import TableLogs
-        from headrace.maintain.table_snapshots import TableSnapshots
-
         if self._table_states is None:
-            self._table_states = TableSnapshots(session, TableLogs(self._find_lake), scratch / "tables")
+            self._table_states = table_snapshots.TableSnapshots(
+                session, spark_joins.TableLogs(self._find_lake), scratch / "tables"
+            )
         return self._table_states
 
     def _open_pipeline(self, stream: Stream) -> RunningStream:

@@ -54,10 +54,10 @@ class DamagedStream:
     def ingest(self) -> Ingest:
         raise self.damage
 
-    def dead_letters(self) -> DeadLetters:
+    def letters(self) -> DeadLetters:
         raise self.damage
 
-    def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
+    def skip_to(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
         raise self.damage
 
     # There is nothing to run.

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from headrace.lazy import later
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
+
+if TYPE_CHECKING:
+    from headrace.server import leftovers
+else:  # loaded by their first use
+    leftovers = later("headrace.server.leftovers")
 
 
 def take_lease(workspace: Workspace, url: str | None) -> Lease:
@@ -27,6 +34,4 @@ def take_lease(workspace: Workspace, url: str | None) -> Lease:
 
 
 def _highest_fence(data: Path) -> int:
-    from headrace.server.leftovers import highest_fence  # loads the store and the lake: only if the file was lost
-
-    return highest_fence(data)
+    return leftovers.highest_fence(data)

@@ -79,7 +79,7 @@ class OpenLogs:
             calls = self.failed_calls(derived) if derived else self.view_letters(catalog.views[stream])
             calls.refill = partial(self._refill, stream)
             return calls
-        return self._lookup.pipeline(stream).dead_letters()
+        return self._lookup.pipeline(stream).letters()
 
     def _refill(self, name: str) -> dict[str, int]:
         """Rebuild a view, or the readers of a derived stream, with the keys that were missing; their new versions."""

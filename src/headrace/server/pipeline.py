@@ -22,6 +22,7 @@ from headrace.lake.lateness_record import LatenessRecord
 from headrace.lake.replay import DeadLetterReplay, on_spark
 from headrace.lake.table_schema import ChoosePins, no_pins
 from headrace.lake.upkeep import Upkeep
+from headrace.lazy import later
 from headrace.plan.cost import DEFAULT_EVENTS_PER_S
 from headrace.serve.freshness import Age
 from headrace.server.damaged_stream import find_damage
@@ -45,13 +46,25 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.define.kafka_source import Start
+    from headrace.lake import append as append_module
+    from headrace.lake import event_ids_load
     from headrace.lake.dead_letters import ReplayStep
+    from headrace.maintain import batch_layer, fused_lane, spark_joins, speed_layer, suspects, trial
     from headrace.maintain.batch_layer import BatchLayer
     from headrace.maintain.fused_lane import Fused
     from headrace.maintain.speed_layer import Speed
     from headrace.maintain.suspects import Suspects
     from headrace.maintain.table_snapshots import TableSnapshots
     from headrace.spark.session import Session
+else:  # loaded by their first use
+    fused_lane = later("headrace.maintain.fused_lane")
+    append_module = later("headrace.lake.append")
+    event_ids_load = later("headrace.lake.event_ids_load")
+    batch_layer = later("headrace.maintain.batch_layer")
+    spark_joins = later("headrace.maintain.spark_joins")
+    speed_layer = later("headrace.maintain.speed_layer")
+    suspects = later("headrace.maintain.suspects")
+    trial = later("headrace.maintain.trial")
 
 BUSY_BYTES = 16 << 20  # backlog of the transport above which the lake's upkeep waits
 LONG_STEP_S = 5.0  # an edit does not wait longer for a step to end
@@ -129,9 +142,7 @@ class Pipeline:
         """Start append and maintain, once. If Java ends, they continue with the next session that `session` returns."""
         if self._supervisor.append is not None:
             return
-        from headrace.maintain.fused_lane import Fused  # loads PySpark: the server accepts events first
-
-        fused = Fused(
+        fused = fused_lane.Fused(
             self.stream.name,
             self.table,
             self._store,
@@ -143,13 +154,9 @@ class Pipeline:
         self._start_maintain(session, scratch, fused, on_applied)
 
     def _start_append(self, session: Session, scratch: Path, fused: Fused) -> None:
-        # They load PySpark: the server accepts events first.
-        from headrace.lake.append import Append
-        from headrace.lake.event_ids_load import on_spark as load_on_spark
-
         settings = self._workspace.settings
-        self._unique = UniqueIndex(self.table, scratch, load_on_spark(session))
-        append = Append(
+        self._unique = UniqueIndex(self.table, scratch, event_ids_load.on_spark(session))
+        append = append_module.Append(
             session,
             self.stream,
             self.transport.reader,
@@ -175,31 +182,24 @@ class Pipeline:
         )
 
     def _start_maintain(self, session: Session, scratch: Path, fused: Fused, on_applied: Callable[[], None]) -> None:
-        # They load PySpark: the server accepts events first.
-        from headrace.maintain.batch_layer import BatchLayer, Pace
-        from headrace.maintain.spark_joins import TableLogs
-        from headrace.maintain.speed_layer import Speed
-        from headrace.maintain.suspects import Suspects
-        from headrace.maintain.trial import TrialSettings
-
-        settings, logs = self._workspace.settings, TableLogs(self._find_lake)
+        settings, logs = self._workspace.settings, spark_joins.TableLogs(self._find_lake)
         log_file = self._workspace.logs / "spark-trial.log"
-        trials = TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
-        self._suspects = Suspects(session, self.table, self._store, trials, self.wake)
+        trials = trial.TrialSettings(settings.spark_memory, settings.spark_java_options, scratch / "trials", log_file)
+        self._suspects = suspects.Suspects(session, self.table, self._store, trials, self.wake)
         versions = self._store.versions()
         self._suspects.review(self.stream, versions)
         self._latencies.note(versions)
-        self._speed = Speed(
+        self._speed = speed_layer.Speed(
             session, self.stream, self.table, self._store, scratch, suspects=self._suspects, fused=fused, logs=logs
         )
         self._fused = fused
-        batch = BatchLayer(
+        batch = batch_layer.BatchLayer(
             session,
             self.stream,
             self.table,
             self._store,
             self._workspace.builds,
-            pace=Pace(settings.refresh_every_s, settings.retire_after_s),
+            pace=batch_layer.Pace(settings.refresh_every_s, settings.retire_after_s),
             suspects=self._suspects,
             between_steps=self.between_steps,
             end_of=self._end_of,
@@ -244,11 +244,11 @@ class Pipeline:
         """Hold back steps during an edit: one under way would be discarded, and its events would wait for the next."""
         return self._speed.between_steps(LONG_STEP_S) if self._speed is not None else nullcontext()
 
-    def dead_letters(self) -> DeadLetters:
+    def letters(self) -> DeadLetters:
         """What could not be read."""
         return DeadLetters(self.stream.name, self.table, self._replay_next)
 
-    def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
+    def skip_to(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
         """Skip offsets in Kafka; with `dry_run`, only return which."""
         status = skip_offsets(self.stream.name, self.table, self.transport, to, dry_run=dry_run)
         if status.commit is not None:

@@ -96,10 +96,10 @@ class RunningStream(Protocol):
     def close(self) -> None:
         """Stop all of it; its threads have ended when this returns. What was acknowledged is on disk."""
 
-    def dead_letters(self) -> DeadLetters:
+    def letters(self) -> DeadLetters:
         """What could not be read."""
 
-    def skip(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
+    def skip_to(self, to: Start, *, dry_run: bool = False) -> SkipStatus:
         """Skip offsets in Kafka; with `dry_run`, only return which."""
 
     def describe(self) -> StreamStatus:

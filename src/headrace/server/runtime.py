@@ -20,6 +20,7 @@ from headrace.deliver.sinks.running_sinks import Sinks
 from headrace.deliver.table_changes import TableChanges
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import HeadraceError
+from headrace.lazy import later
 from headrace.server.answering import Answering
 from headrace.server.applied_definitions import AppliedDefinitions
 from headrace.server.ingest_tokens import IngestTokens
@@ -38,6 +39,12 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from headrace.server import rehearsal
+    from headrace.spark import build
+else:  # loaded by their first use
+    build = later("headrace.spark.build")
+    rehearsal = later("headrace.server.rehearsal")
 
 BEAT_S = 0.5
 APPLY_ENDS_S = 3.0  # how long a stop waits for an apply: it ends before its next step
@@ -155,22 +162,19 @@ class Runtime:
 
     def _start_session(self, restart: int) -> SparkSession:
         """A new session. What the Java before it left in its scratch folder is removed."""
-        # It loads PySpark: the server accepts events first.
-        from headrace.spark.build import build_session, warm_up
-
         if restart == 0:
             _clear(self._scratch.parent)
         else:
             shutil.rmtree(self._scratch / f"spark-{restart - 1}", ignore_errors=True)
         settings = self.workspace.settings
-        spark = build_session(
+        spark = build.build_session(
             self._scratch / f"spark-{restart}",
             master=settings.spark_master,
             driver_memory=settings.spark_memory,
             java_options=settings.spark_java_options,
             log=self.workspace.logs / "spark.log",
         )
-        warm_up(spark)
+        build.warm_up(spark)
         return spark
 
     def _on_session(self, spark: SparkSession) -> None:
@@ -221,11 +225,9 @@ class Runtime:
         if not self.workspace.settings.rehearse or self._ends_rehearsal():
             return
         self.monitor.warming_up = "Spark has started and processes a test event"
-        from headrace.server.rehearsal import rehearse  # loads PySpark: the server accepts events first
-
         began = time.monotonic()
         try:
-            rehearse(spark, self._scratch, self._ends_rehearsal)
+            rehearsal.rehearse(spark, self._scratch, self._ends_rehearsal)
         except Exception as error:  # it is a convenience: what fails here will fail, and be told, for real events
             if not self.stopped.is_set():
                 log.warning("the rehearsal failed", error=str(error).splitlines()[0])

@@ -16,6 +16,7 @@ from headrace.serve.explanation import CellQuestion
 from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
 from headrace.web.body import read_body, read_object
 from headrace.web.replies import NamedRoute, PlainRoute, reply_encoded, reply_when_done
+from headrace.web.verb_routes import route_of
 
 if TYPE_CHECKING:
     from headrace.api.server_verbs import ServerVerbs
@@ -112,7 +113,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
     """The endpoints, over a runtime."""
     routes = APIRouter(tags=["answers"], route_class=PlainRoute)
 
-    async def ask(question: Question, text: bytes, request: Request) -> Response:
+    async def reply_answer(question: Question, text: bytes, request: Request) -> Response:
         if question.as_of is not None:
             return await reply_when_done(request, lambda job: runtime.answering.answer(question, job).as_dict())
         # A change of threads takes longer than to answer from memory.
@@ -134,7 +135,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         if recent is not None:
             return reply_encoded(recent)
         question = Question.from_text(view, request.query_params.multi_items())
-        return await ask(question, text, request)
+        return await reply_answer(question, text, request)
 
     @routes.post(Verbs.ask.path, response_class=Response, openapi_extra=LOOKUP_DOC)
     async def lookup(view: str, request: Request) -> Response:
@@ -150,7 +151,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
             return reply_encoded(recent)
         fields = read_object(text, QuestionError, _EXAMPLE)
         if "keys" in fields:
-            return await ask(Question.lookup_of(view, fields.pop("keys"), **fields), text, request)
+            return await reply_answer(Question.lookup_of(view, fields.pop("keys"), **fields), text, request)
         for name in fields:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(
@@ -159,7 +160,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )
         question = Question.of(view, **fields)
-        return await ask(question, text, request)
+        return await reply_answer(question, text, request)
 
     return routes
 
@@ -168,8 +169,8 @@ def explain_routes(verbs: ServerVerbs) -> APIRouter:
     """The endpoint, over a runtime."""
     routes = APIRouter(tags=["answers"], route_class=NamedRoute)
 
-    @routes.get(Verbs.explain.path, response_class=Response, openapi_extra=_EXPLAIN_DOC)
-    async def explain(view: str, request: Request) -> Response:
+    @route_of(routes, Verbs.explain, _EXPLAIN_DOC)
+    async def find_events(view: str, request: Request) -> Response:
         """The events behind one cell, in order of arrival, with late events and corrections marked.
 
         Spark reads them from the lake, which takes from half a second to minutes. Disconnecting cancels the query. 429

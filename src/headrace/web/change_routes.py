@@ -17,6 +17,7 @@ from headrace.deliver.live_feed import ChangeReader, FedBatch, LiveFeed, encode_
 from headrace.serve.change_batch import ChangeCursor
 from headrace.web import sse
 from headrace.web.replies import NamedRoute
+from headrace.web.verb_routes import route_of
 
 if TYPE_CHECKING:
     from headrace.api.server_verbs import ServerVerbs
@@ -52,8 +53,8 @@ def change_routes(verbs: ServerVerbs) -> APIRouter:
     routes = APIRouter(tags=["subscriptions"], route_class=NamedRoute)
     reads: list[anyio.CapacityLimiter] = []
 
-    @routes.get(Verbs.changes.path, response_class=Response, openapi_extra=_DOC)
-    async def changes(view: str, request: Request) -> Response:
+    @route_of(routes, Verbs.changes, _DOC)
+    async def follow_view(view: str, request: Request) -> Response:
         """Subscribe to the changes of a view, as server-sent events.
 
         Each message is `{"op": "upsert"|"delete", "row": {…}, "version", "commit"}`; a row of the first, complete state

@@ -28,6 +28,7 @@ from headrace.web.body import (
 )
 from headrace.web.meter import EVENT_COUNTS
 from headrace.web.replies import PlainRoute, reply_json
+from headrace.web.verb_routes import route_of
 
 if TYPE_CHECKING:
     from headrace.ingest.receiver import TokenState
@@ -130,8 +131,8 @@ def ingest_routes(runtime: Runtime, max_body: int, admission: BodyAdmission) -> 
         request.scope[EVENT_COUNTS] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 
-    @routes.get(Verbs.sent.path, response_class=Response, openapi_extra=_FILES_DOC)
-    async def sent(stream: str, request: Request) -> Response:
+    @route_of(routes, Verbs.sent, _FILES_DOC)
+    async def find_sent(stream: str, request: Request) -> Response:
         """How much of a file was sent: its marks under this name, with the number of stored events of each.
 
         `version` changes with each part; `same` lists files with other names that begin with the same event.

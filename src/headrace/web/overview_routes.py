@@ -12,7 +12,7 @@ from headrace.api.verbs import Verbs
 from headrace.errors import RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import NamedRoute, reply_json
-from headrace.web.verb_routes import SMALL_BODY, add_verb, describe_body
+from headrace.web.verb_routes import SMALL_BODY, add_verb, describe_body, route_of
 
 
 def overview_routes(verbs: ServerVerbs) -> APIRouter:
@@ -20,8 +20,8 @@ def overview_routes(verbs: ServerVerbs) -> APIRouter:
     routes = APIRouter(tags=["workspace"], route_class=NamedRoute)
     add_verb(routes, verbs, Verbs.streams)
 
-    @routes.get(Verbs.views.path, response_class=Response)
-    def views() -> Response:
+    @route_of(routes, Verbs.views)
+    def list_views() -> Response:
         """All views: keys, columns, version, freshness, lane, rows per layer, audits, alarm, stalled or building.
 
         `lane` is `fused` if the view is updated while events are appended, `spark` if Spark jobs update it;
@@ -34,8 +34,8 @@ def overview_routes(verbs: ServerVerbs) -> APIRouter:
     add_verb(routes, verbs, Verbs.status)
     add_verb(routes, verbs, Verbs.plan)
 
-    @routes.post(Verbs.apply.path, response_class=Response, openapi_extra=describe_body(Verbs.apply.parameters()))
-    async def apply(request: Request) -> Response:
+    @route_of(routes, Verbs.apply, describe_body(Verbs.apply.parameters()))
+    async def apply_plan(request: Request) -> Response:
         """Apply the definitions folder."""
         expect = _read_expect(await read_body(request, SMALL_BODY))
         return reply_json((await run_in_threadpool(verbs.apply, expect)).as_dict())

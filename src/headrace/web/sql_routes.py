@@ -16,6 +16,7 @@ from headrace.serve.sql.view_queries import DEFAULT_LIMIT, HIGHEST_LIMIT
 from headrace.spark.jobs import Job
 from headrace.web.body import read_body, read_object
 from headrace.web.replies import ended_with, reply_json
+from headrace.web.verb_routes import route_of
 
 if TYPE_CHECKING:
     from headrace.api.server_verbs import ServerVerbs
@@ -50,8 +51,8 @@ def sql_routes(verbs: ServerVerbs, max_body: int) -> APIRouter:
     """The endpoint."""
     routes = APIRouter(tags=["answers"])
 
-    @routes.post(Verbs.sql.path, response_class=Response, openapi_extra=_DOC)
-    async def sql(request: Request) -> Response:
+    @route_of(routes, Verbs.sql, _DOC)
+    async def select(request: Request) -> Response:
         """Run a SELECT over the views: rows and freshness.
 
         `Accept: application/vnd.apache.arrow.stream` returns Arrow instead of JSON. Each query runs in a separate

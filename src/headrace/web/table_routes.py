@@ -44,13 +44,13 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
     """The endpoints."""
     routes = APIRouter(tags=["tables"], route_class=NamedRoute)
 
-    async def ingest(table: str, body: bytes, layout: FileLayout, request: Request) -> Response:
+    async def take(table: str, body: bytes, layout: FileLayout, request: Request) -> Response:
         key = request.headers.get("idempotency-key")
 
-        def take() -> IngestReply:
+        def write() -> IngestReply:
             return verbs.ingest(table, body, layout=layout, key=key, keep_bad=False).result()
 
-        reply = await asyncio.shield(asyncio.ensure_future(anyio.to_thread.run_sync(take)))
+        reply = await asyncio.shield(asyncio.ensure_future(anyio.to_thread.run_sync(write)))
         request.scope[EVENT_COUNTS] = (reply.accepted, len(reply.refused))
         return reply_json(reply.as_dict())
 
@@ -68,7 +68,7 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
         body = await read_body(request, max_body)
         if compression:
             body = await run_in_threadpool(unpack_body, body, compression, max_body)
-        return await ingest(table, bytes(body), layout, request)
+        return await take(table, bytes(body), layout, request)
 
     @routes.delete("/v1/tables/{table}/rows", response_class=Response, openapi_extra=_DELETE_DOC)
     async def delete(table: str, request: Request) -> Response:
@@ -77,14 +77,14 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
         keys = _typed(declared, _keys_of(request)) or _read_keys(declared, await read_body(request, max_body))
         may_repeat = "idempotency-key" in request.headers
         changes = deletions(table, declared.key, declared.event_time, keys, may_repeat=may_repeat)
-        return await ingest(table, orjson.dumps(changes), FileLayout(Format.JSON), request)
+        return await take(table, orjson.dumps(changes), FileLayout(Format.JSON), request)
 
     @routes.get("/v1/tables/{table}", response_class=Response, openapi_extra=ASK_DOC)
     async def rows(table: str, request: Request) -> Response:
         """The rows of a table, all or by key; parameters and reply are those of a view."""
         find_table(verbs.runtime.lookup.catalog, table)
         question = Question.from_text(table, request.query_params.multi_items())
-        return await ask(question, request)
+        return await reply_answer(question, request)
 
     @routes.post("/v1/tables/{table}/lookup", response_class=Response, openapi_extra=LOOKUP_DOC)
     async def lookup(table: str, request: Request) -> Response:
@@ -93,9 +93,9 @@ def table_routes(verbs: ServerVerbs, max_body: int, question_bytes: int) -> APIR
         fields = read_object(await read_body(request, question_bytes), QuestionError, {"keys": [{"id": "u1"}]})
         keys = fields.pop("keys", None)
         question = Question.of(table, **fields) if keys is None else Question.lookup_of(table, keys, **fields)
-        return await ask(question, request)
+        return await reply_answer(question, request)
 
-    async def ask(question: Question, request: Request) -> Response:
+    async def reply_answer(question: Question, request: Request) -> Response:
         if question.as_of is not None:
             return await reply_when_done(request, lambda job: verbs.ask(question, job).as_dict())
         answer = await anyio.to_thread.run_sync(verbs.ask, question)

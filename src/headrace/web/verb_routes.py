@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from inspect import Parameter as Argument
 from inspect import Signature
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from headrace.api.declaration import Parameter, Verb
+from headrace.api.declaration import HttpParameter, Verb
 from headrace.api.verbs import Verbs
 from headrace.errors import RequestError
 from headrace.web.body import read_body
 from headrace.web.replies import NamedRoute, reply_json
 
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 SMALL_BODY = 64 << 10
 JSON_TYPES: dict[type, str] = {str: "string", int: "integer", bool: "boolean", dict: "object"}
 PYTHON_TYPES: dict[str, Any] = {
@@ -39,10 +40,18 @@ def verb_routes(workspace: Verbs, tag: str, *verbs: Verb[..., Any]) -> APIRouter
     return routes
 
 
+def route_of(
+    routes: APIRouter, verb: Verb[..., Any], doc: dict[str, Any] | None = None
+) -> Callable[[Endpoint], Endpoint]:
+    """Decorate the endpoint of a verb whose request or reply is not plain JSON; `doc` is its OpenAPI."""
+    name = verb.title or verb.name
+    return routes.api_route(verb.path, methods=[verb.method], name=name, response_class=Response, openapi_extra=doc)
+
+
 def add_verb(routes: APIRouter, workspace: Verbs, verb: Verb[..., Any]) -> None:
     """Add the endpoint of a verb."""
     declared: Any = verb.request
-    in_body: dict[str, Parameter] = {}
+    in_body: dict[str, HttpParameter] = {}
     arguments = [Argument("request", Argument.KEYWORD_ONLY, annotation=Request)]
     for each in fields(declared):
         in_path = f"{{{each.name}}}" in verb.path
@@ -75,7 +84,7 @@ def _argument(field: Field[Any], *, in_path: bool) -> Argument:
     return Argument(field.name, Argument.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def describe_body(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def describe_body(parameters: Mapping[str, HttpParameter]) -> dict[str, Any]:
     """The OpenAPI description of a JSON body with these fields."""
     properties = {
         each.name or name: {"type": [JSON_TYPES[each.kind], "null"], "description": each.about}
@@ -85,7 +94,7 @@ def describe_body(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
     return {"requestBody": {"content": content}}
 
 
-def read_body_fields(body: bytes, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+def read_body_fields(body: bytes, parameters: Mapping[str, HttpParameter]) -> dict[str, Any]:
     """The fields of a JSON body, by their names in the request; those that it does not have are left out."""
     try:
         content = orjson.loads(body or b"{}")
