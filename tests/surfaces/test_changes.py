@@ -283,7 +283,7 @@ def test_in_the_process_of_the_server(shop: Shop) -> None:
     from headrace.deliver.change_question import ChangeQuestion
 
     shop.commit(visit_of("/home", 0))
-    changes = shop.served.runtime.changes(ChangeQuestion.of("traffic"))
+    changes = shop.served.verbs.changes(ChangeQuestion.of("traffic"))
     assert next_change(changes) == ("upsert", "/home", 1)
     shop.commit(visit_of("/home", 0))
     assert next_change(changes) == ("upsert", "/home", 2)

@@ -137,9 +137,9 @@ def test_the_caption_says_if_not_all_rows_are_sorted(served: Served, tmp_path: P
     assert column(whole.text, 1)[:11] == ["/029"] * 10 + ["/028"]
     ranged = served.http.get("/views/traffic?sort=-bytes&start=2026-03-01T12:02&end=2026-03-01T12:04")
     assert "Shown: all 60 rows of the range, sorted by bytes, descending" in read(ranged)
-    few = WorkspacePage(served.runtime, most_sorted=100).view("traffic", [("sort", "-bytes")])[1]
+    few = WorkspacePage(served.verbs, most_sorted=100).view("traffic", [("sort", "-bytes")])[1]
     assert "Shown: 30 of the newest 30 rows (a range sorts others), sorted by bytes, descending" in few
-    fewer = WorkspacePage(served.runtime, most_sorted=20).view("traffic", [("sort", "-bytes")])[1]
+    fewer = WorkspacePage(served.verbs, most_sorted=20).view("traffic", [("sort", "-bytes")])[1]
     assert "Shown: 20 of the first 20 rows of the newest window by key, sorted by bytes, descending" in fewer
 
 

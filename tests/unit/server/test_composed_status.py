@@ -55,6 +55,6 @@ def test_rows_and_version_of_a_table(tmp_path: Path) -> None:
     (table,) = describe_tables(catalog.tables, [], [status])
     assert (status.version, table.version) == (1, 3), "the definition has its own versions"
     assert "<span>version 3</span>" in (layers_line(status, datetime(2026, 3, 1, tzinfo=UTC)) or "")
-    assert views_html([status.as_dict()]).count(">3</td>") == 2, "version and rows in a notebook"
+    assert views_html([status]).count(">3</td>") == 2, "version and rows in a notebook"
     assert (version_shown("users", 1, {"users": 3}), version_shown("plans", 1, {"users": 3})) == (3, 1)
     store.close()
