@@ -76,7 +76,7 @@ class SubscriptionQueue:
         self._source: SubscriptionSource | None = None
         self._members: dict[str, float] = {}  # when each was there last; a connected one is there for ever
         self._dropped = False
-        self.notifier = Notifier()  # rung when a member may get something: news, a batch that came back, credit
+        self.notifier = Notifier()  # notified when a member may get something: news, a batch that came back, credit
 
     @property
     def source(self) -> SubscriptionSource:
@@ -114,7 +114,7 @@ class SubscriptionQueue:
             now_ms = self._clock()
             if self._members.get(member) != float("inf"):
                 self._members[member] = time.monotonic()
-            room = credit - self._state.held(member, now_ms)
+            room = credit - self._state.open_events_of(member, now_ms)
             if room <= 0:
                 return None
             batch = self._state.returned(now_ms)

@@ -64,7 +64,7 @@ class SubscriptionState:
         """The oldest batch that nobody holds."""
         return next((batch for batch in self.batches.values() if batch.deadline_ms <= now_ms), None)
 
-    def held(self, member: str, now_ms: int) -> int:
+    def open_events_of(self, member: str, now_ms: int) -> int:
         """How many events a member holds."""
         return sum(b.open_events for b in self.batches.values() if b.member == member and b.deadline_ms > now_ms)
 

@@ -250,7 +250,7 @@ def _accumulate(
 ) -> Iterator[Row]:
     """Cumulative windows: each is the one before it and one more bucket, until they begin again."""
     sign = -1 if newest_first else 1
-    behind = None if after is None else (sign * int(after[0]), tuple(map(rank, after[1:])))
+    last_place = None if after is None else (sign * int(after[0]), tuple(map(rank, after[1:])))
     first, last = windows.ids
     if after is not None:
         first, last = (first, int(after[0])) if newest_first else (int(after[0]), last)
@@ -262,7 +262,7 @@ def _accumulate(
             for id_ms in reversed(ids) if newest_first else ids:
                 check_time()
                 for place, row in totals:
-                    if behind is None or (sign * id_ms, place) > behind:
+                    if last_place is None or (sign * id_ms, place) > last_place:
                         yield (id_ms, *row)
 
 
@@ -301,8 +301,8 @@ def slide(
         return
     bucket, size = windows.bucket_ms, windows.size_ms
     mirrored = ((-(row[0] + bucket), *row[1:]) for row in buckets)
-    behind = None if after is None else (-(after[0] + size), *after[1:])
-    for start, *rest in _slide(mirrored, Sweep.backwards(windows), width, Merger(pairs), behind):
+    last_place = None if after is None else (-(after[0] + size), *after[1:])
+    for start, *rest in _slide(mirrored, Sweep.backwards(windows), width, Merger(pairs), last_place):
         yield (-(start + size), *rest)
 
 

@@ -126,12 +126,12 @@ class SinkRunner:
         elif waiting:
             name, reason = "waiting", waiting
         try:
-            behind = self._feed.lag(progress.place.cursor)
+            lag = self._feed.lag(progress.place.cursor)
         except HeadraceError:
-            behind = None
-        lag_s = 0.0 if behind == 0 and not reason else max(0.0, time.time() - self._current_at)
+            lag = None
+        lag_s = 0.0 if lag == 0 and not reason else max(0.0, time.time() - self._current_at)
         wait_s = None if retry_at is None else max(0.0, retry_at - time.monotonic())
-        return SinkState(progress, name, reason, round(lag_s, 3), behind, wait_s)
+        return SinkState(progress, name, reason, round(lag_s, 3), lag, wait_s)
 
     # The thread
 
