@@ -34,6 +34,8 @@ else:
         later, ("datasketches", "duckdb", "numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet")
     )
 
+_structlog = later("structlog")  # some 85 modules with rich and asyncio, which it loads
+
 
 class Logger:
     """A logger of structlog by name; its methods are `info`, `warning`, `error`, `exception` and `bind`."""
@@ -42,6 +44,4 @@ class Logger:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
-        import structlog  # some 85 modules with rich and asyncio, which it loads
-
-        return getattr(structlog.get_logger(self._name), method)
+        return getattr(_structlog.get_logger(self._name), method)

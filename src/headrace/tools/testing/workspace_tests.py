@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import BadTestError, UsageError, did_you_mean
+from headrace.logs import configure
 from headrace.tools.testing.direct_engine import Engine, QuickEngine
 from headrace.tools.testing.run_tests import Runner, RunResult
 from headrace.tools.testing.written_tests import DefinitionTest, find_test_files, read_file
+from headrace.workspace.local_spark import local_session
 from headrace.workspace.settings import Workspace
 
 FOLDER = "tests"
@@ -80,9 +82,7 @@ def _engine(workspace: Workspace, *, spark: bool) -> Iterator[Engine]:
     with ExitStack() as stack:
         if spark:
             # PySpark takes a second to import, and few runs need it.
-            from headrace.logs import configure
             from headrace.tools.testing.spark_engine import SparkEngine
-            from headrace.workspace.local_spark import local_session
 
             configure("error")  # failures are reported with their test
             engine: Engine = SparkEngine(stack.enter_context(local_session(workspace, keep_log=False)))
