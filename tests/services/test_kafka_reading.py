@@ -217,7 +217,7 @@ def test_a_topic_made_anew_stops_the_stream_until_it_is_skipped(kafka: Kafka, op
     kafka.create_topic(topic)
     kafka.produce(topic, [b"c", b"d", b"e"])
     wait_until(lambda: isinstance(transport.trouble, CorruptionError))
-    with pytest.raises(CorruptionError, match=r"made anew.*all before offset 2.*headrace skip s --to earliest"):
+    with pytest.raises(CorruptionError, match=r"recreated.*all before offset 2.*headrace skip s --to earliest"):
         transport.reader.end()
     lake_end = Position((2,))
     again = open_stream(topic, lake_end=lake_end)

@@ -1,8 +1,8 @@
 """The lateness of events: histograms of lateness and delay, which can be added, and the quantiles for advice.
 
 Lateness is how far an event was behind the time of the stream before its commit, which is what decides whether it is a
-correction; delay is its arrival minus its event time. Both are functions of the rows of the lake: whoever measures
-them, a worker at the append or a reader of the files, gets the same.
+correction; delay is its arrival minus its event time. Both are functions of the rows of the lake: a worker at
+the append and a reader of the files get the same.
 """
 
 from __future__ import annotations

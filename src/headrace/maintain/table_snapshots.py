@@ -1,4 +1,4 @@
-"""Snapshots of tables for the fused lane: made by Spark in the background, and made anew as the logs grow."""
+"""Snapshots of tables for the fused lane: made by Spark in the background, and again as the logs grow."""
 
 from __future__ import annotations
 

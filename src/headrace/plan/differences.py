@@ -39,7 +39,7 @@ _MADE_OF_OTHERS = "events made of other streams"
 _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
 _NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
-_CONTINUES = "it goes on at the offset that the log has reached"
+_CONTINUES = "it continues at the offset that the log has reached"
 _JUDGED = "it applies from the next commit on; earlier events stay as they were judged"
 _OTHER_EVENTS = (
     "the log holds the events and offsets of the old source; declare a stream with another name for the new one, "

@@ -154,7 +154,7 @@ def _logical_differences(before: LogicalView, after: LogicalView) -> Iterator[st
         yield "query changed"
 
 
-_GOES_ON = "free: it goes on where it is"
+_CONTINUES = "free: it continues where it is"
 _STARTS_OVER = "it starts over: {first} again"
 
 
@@ -168,7 +168,7 @@ def outgoing_changes(running: Catalog, target: Catalog) -> Iterator[PlannedChang
             )
         elif before != sink:
             starts_over = _STARTS_OVER.format(first=f"it sends {_first(sink, target)}")
-            reason = _GOES_ON if goes_on(before, sink) else starts_over
+            reason = _CONTINUES if goes_on(before, sink) else starts_over
             details = (*_differences(describe_sink(before), describe_sink(sink)), *_hidden_changes(before, sink))
             yield PlannedChange("change", "sink", name, reason, details)
     for name, alert in target.alerts.items():
@@ -177,7 +177,7 @@ def outgoing_changes(running: Catalog, target: Catalog) -> Iterator[PlannedChang
             yield PlannedChange("create", "alert", name, "it watches from now on", tuple(describe_alert(alert)))
         elif earlier != alert:
             details = (*_differences(describe_alert(earlier), describe_alert(alert)), *_hidden_changes(earlier, alert))
-            yield PlannedChange("change", "alert", name, "free: it is evaluated anew", details)
+            yield PlannedChange("change", "alert", name, "free: it is evaluated again", details)
 
 
 def outgoing_drops(running: Catalog, target: Catalog) -> Iterator[PlannedChange]:

@@ -74,7 +74,7 @@ def _parts(
         starts = ", ".join(map(str, across_starts))
         yield LevelPart(table, (*within, *conditions, f"{PANE} NOT IN ({starts})"))
         yield from _parts(finer, first, last, selection, (*conditions, f"{floor_to(span)} IN ({starts})"))
-    else:  # rows that reach over the end of a bucket are taken apart
+    else:  # rows that reach over the end of a bucket are split
         assert bucket is not None, "all in one bucket is aligned"
         inside = f"{_place(PANE, bucket, origin)} <= {bucket - span}"
         across = f"{_place(floor_to(span), bucket, origin)} > {bucket - span}"

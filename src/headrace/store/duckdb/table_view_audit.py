@@ -31,7 +31,7 @@ from headrace.store.store_contract import Comparison
 from headrace.store.version import Version
 
 ROWS, CELLS = "rows.parquet", "speed.parquet"  # of the table, and of the view as it stands
-ANEW = "batch"  # the start of the names of files with the cells that the rows give
+RECOMPUTED = "batch"  # the start of the names of files with the cells that the rows give
 
 
 def export_speed(snapshot: DuckSnapshot, version: Version, stream: str, target: Path) -> None:
@@ -77,7 +77,7 @@ def compare_with_rows(
     most_bytes: int | None = None,  # of a range; None: by the memory
 ) -> Comparison:
     """Compare what `export_rows` wrote: the cells of the view with those that the rows give."""
-    spill = folder / f"{ANEW}.spill{UNFINISHED}"
+    spill = folder / f"{RECOMPUTED}.spill{UNFINISHED}"
     try:
         with (
             explained(f"view '{view.name}' cannot be computed again", folder, [folder / ROWS, folder / CELLS]),
@@ -104,7 +104,7 @@ def _compute_cells(
         rows = stage(connection, rows, spill / "staged")
     files = []
     for at, part in enumerate(key_ranges):
-        files.append(folder / f"{ANEW}-{at}.parquet")
+        files.append(folder / f"{RECOMPUTED}-{at}.parquet")
         folded = fold_rows(view, f"(SELECT * FROM ({rows}) WHERE {part.condition})")
         run(connection, f"COPY ({folded}) TO {literal(files[-1])} (FORMAT parquet)")
     return files

@@ -145,7 +145,7 @@ class TableViews:
         if changes:
             cells = follow(connection, view, speed_tables(view)[0], table, keep_empty=note is not None)
             if cells is None:
-                log.error("a view is not what the rows of its table give; it is made anew", view=view.view.name)
+                log.error("a view is not what the rows of its table give; it is rebuilt", view=view.view.name)
                 self._make_anew(connection, view, table)
                 return
         self._move(connection, view, [table.base(step.stream)], to=step.to_commit)

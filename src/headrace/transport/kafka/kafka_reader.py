@@ -230,12 +230,12 @@ def lost_range(stream: str, partition: Partition, first: int, low: int, high: in
             f"stream '{stream}': {partition} ends before what was read from it",
             found=f"its end at offset {high}",
             expected=f"offset {first} or later",
-            fix="it was truncated or made anew; "
-            f"`headrace skip {shell(stream)} --to earliest` goes on with what it has now",
+            fix="it was truncated or recreated; "
+            f"`headrace skip {shell(stream)} --to earliest` continues with what it has now",
         )
     return CorruptionError(
         f"stream '{stream}': {partition} no longer has offsets {first} to {low - 1}",
         found=f"its first offset {low}",
         fix="they were deleted before they were read, by the topic's retention; "
-        f"`headrace skip {shell(stream)} --to earliest` goes on after them",
+        f"`headrace skip {shell(stream)} --to earliest` continues after them",
     )

@@ -297,7 +297,7 @@ def _target(
     if reached <= offset <= end and offset >= low:
         return offset
     raise UsageError(
-        f"stream '{stream}' cannot go on at offset {offset} of {partition}",
+        f"stream '{stream}' cannot continue at offset {offset} of {partition}",
         expected=f"an offset from {max(reached, low)} to {end}",
         fix="what the lake has is not read again" if offset < reached else None,
     )

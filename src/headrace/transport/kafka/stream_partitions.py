@@ -106,11 +106,11 @@ class TopicFinder:
                 ended[number] = ends.offset(number)
             elif topic.id != partition.topic_id:
                 raise CorruptionError(
-                    f"stream '{self._stream}': topic '{partition.topic}' was deleted and made anew",
+                    f"stream '{self._stream}': topic '{partition.topic}' was deleted and recreated",
                     found=f"topic id {topic.id}",
                     expected=f"{partition.topic_id}; of {partition} the lake has all before offset "
                     f"{reached.offset(number)}",
-                    fix=f"`headrace skip {shell(self._stream)} --to earliest` goes on with the new topic",
+                    fix=f"`headrace skip {shell(self._stream)} --to earliest` continues with the new topic",
                 )
         if ended:
             self._partitions.change({}, ended)
@@ -127,5 +127,5 @@ class TopicFinder:
         return CorruptionError(
             f"stream '{self._stream}': topic '{partition.topic}' was deleted before all of it was read",
             found=f"of partition {partition.partition}, the lake has all before offset {reached}",
-            fix=f"`headrace skip {shell(self._stream)} --to earliest` goes on without it",
+            fix=f"`headrace skip {shell(self._stream)} --to earliest` continues without it",
         )
