@@ -129,7 +129,7 @@ def shown(connection: duckdb.DuckDBPyConnection, at: TableAt) -> dict[int, str |
 def test_rows_at_any_pin(
     tmp_path_factory: pytest.TempPathFactory, changes: list[list[Any]], requests: list[tuple[int, int]]
 ) -> None:
-    """Snapshots are made anew, and streams that are joined to one table are at different pins."""
+    """Snapshots are rebuilt, and streams that are joined to one table are at different pins."""
     forget_tables()
     log = TableLog(tmp_path_factory.mktemp("log"), changes)
     log.write()

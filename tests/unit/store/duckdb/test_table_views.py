@@ -144,7 +144,7 @@ def test_numbers_after_a_long_history(tmp_path: Path) -> None:
             assert table.ask(view) == reference(present), (step, view)
     with table.store.snapshot() as snapshot:
         numbers = {version.view.name: version.number for version in snapshot.versions()}
-    assert set(numbers.values()) == {1}, "no view was made anew: each step was subtracted and added"
+    assert set(numbers.values()) == {1}, "no view was rebuilt: each step was subtracted and added"
     table.store.close()
 
 
