@@ -38,7 +38,7 @@ NO_TABLES: Mapping[str, Table] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Inputs:
-    """What FROM can name: streams, and the queries of WITH before them; by name in lower case."""
+    """The names that FROM can have: streams, and the queries of WITH before them; by name in lower case."""
 
     source: SourceText
     streams: Mapping[str, Stream]
@@ -48,11 +48,11 @@ class Inputs:
 
     @property
     def table_scope(self) -> TableScope:
-        """What joins can name."""
+        """The names that joins can have."""
         return TableScope(self.source, self.tables, self.streams, self.where)
 
     def with_queries(self, queries: Iterable[tuple[FromItem, RowQuery]]) -> Inputs:
-        """The same with the queries of WITH, each of which may name those before it."""
+        """Add the queries of WITH, each of which may name those before it."""
         inputs = self
         for item, query in queries:
             rows = _renamed(rows_of_query(query, inputs), item, self.source)
@@ -159,7 +159,7 @@ def _explode(step: ExplodeStep, rows: DerivedRows, source: SourceText) -> Derive
 
 
 def contains_generator(node: Node) -> bool:
-    """Whether explode or one of its like is in an expression."""
+    """Return True if explode or one of its like is in an expression."""
     return any(is_generator(part) for part in walk(node))
 
 

@@ -76,7 +76,7 @@ def read_fields(source: SourceText) -> tuple[Field, ...]:
 
 @dataclass
 class _Settings:
-    """What FORMAT and WITH (…) say."""
+    """The settings in FORMAT and WITH (…)."""
 
     word: FormatWord | None = None
     idle_timeout_ms: int | None = None

@@ -262,7 +262,7 @@ def _is_exact(of: Type) -> bool:
 
 
 def _holds(common: Type, *types: Type) -> bool:
-    """Whether a DECIMAL has all digits of these: beyond 38 some would be cut off."""
+    """Return True if a DECIMAL has all digits of these: beyond 38 some would be cut off."""
     if common.is_integer:
         return True
     exact = [as_decimal(each) for each in types]

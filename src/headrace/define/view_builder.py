@@ -63,7 +63,8 @@ def build_view(
     select = replace(select, where=where)
     if not (select.mistakes or select.left_out or select.outline.reasons):
         with suppress(DefinitionError):
-            return view_over(ViewBuilder(select, stream, scope).view(), stream)
+            view = ViewBuilder(select, stream, scope).view()
+            return view_over(view, stream) if stream.relation else view
     view: View = view_refusals.build_again(select, stream, scope, of_table=of_table)
     return view
 
@@ -209,7 +210,7 @@ class ViewBuilder:
         reader.add(self.source, item.node, item.alias)
 
     def _names_output(self, node: Node) -> bool:
-        """Whether an expression names an item of SELECT that is no field."""
+        """Return True if an expression names an item of SELECT that is no field."""
         aliases = {item.alias.lower() for item in self.select.items if item.alias} - self.scope.fields.keys()
         return any(isinstance(part, Name) and not part.of and part.name.lower() in aliases for part in walk(node))
 
@@ -270,7 +271,7 @@ class ViewBuilder:
         return [(whole_window(node), alias) for node, alias in groups]
 
     def _is_group(self, item: SelectItem) -> bool:
-        """Whether GROUP BY ALL groups by an item: not if it has an aggregate, or names other outputs."""
+        """Return True if GROUP BY ALL groups by an item: not if it has an aggregate, or names other outputs."""
         if contains_aggregate(item.node):
             return False
         if is_window_call(item.node) or is_bucket(item.node, self.stream) or window_bound(self.source, item.node):
@@ -295,7 +296,7 @@ class ViewBuilder:
         return min(windows, key=lambda window: window[0])[1] if windows else None
 
     def _starts_window(self, node: Node) -> bool:
-        """Whether an expression such as date_trunc is the start of the view's window."""
+        """Return True if an expression such as date_trunc is the start of the view's window."""
         if self.window is None or not is_bucket(node, self.stream):
             return False
         try:
@@ -351,7 +352,7 @@ class ViewBuilder:
         return None
 
     def _is_key(self, item: SelectItem) -> bool:
-        """Whether an item that is not an aggregate is a bound of the window or a key; else it is an expression."""
+        """Return True if an item that is not an aggregate is a bound of the window or a key; else it is an expression."""
         node = item.node
         bound = "start" if self._starts_window(node) else window_bound(self.source, node)
         if bound:
@@ -396,7 +397,7 @@ class ViewBuilder:
             )  # fmt: skip
 
     def _bounds(self, node: Node, alias: str) -> dict[str, Any]:
-        """What to write for `window(at, '1 minute') AS w`, and where."""
+        """Return what to write for `window(at, '1 minute') AS w`, and where."""
         text, span = self.source.text, node.span or (node.at, node.at)
         written = re.compile(rf"\s+(?:AS\s+)?[`\"]?{re.escape(alias)}\b[`\"]?", re.IGNORECASE).match(text, span[1])
         if not node.span or not written:

@@ -251,7 +251,7 @@ def _ages(node: Node) -> list[int]:
 
 
 def _has_window(select: ViewStatement, stream: Stream) -> bool:
-    """Whether the view has a window: in FROM, in GROUP BY, or in an item of SELECT that GROUP BY names."""
+    """Return True if the view has a window: in FROM, in GROUP BY, or in an item of SELECT that GROUP BY names."""
     nodes = (*select.groups, *(item.node for item in select.items if select.groups))
     return select.from_clause.input.window is not None or any(
         is_window_call(node) or is_bucket(node, stream) for node in nodes

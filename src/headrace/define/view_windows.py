@@ -70,7 +70,7 @@ def _part(source: SourceText, node: Name | Part) -> Bound:
 
 
 def is_window_call(node: Node) -> bool:
-    """Whether an expression is a window, whatever it is of."""
+    """Return True if an expression is a window, whatever it is of."""
     return isinstance(node, Call) and node.name.lower() in WINDOW_CALLS
 
 
@@ -117,7 +117,7 @@ def read_window(source: SourceText, call: Call, stream: Stream) -> Window:
 
 
 def is_bucket(node: Node, stream: Stream) -> bool:
-    """Whether an expression is date_trunc or one of its like, of the event time."""
+    """Return True if an expression is date_trunc or one of its like, of the event time."""
     call, _ = _unwrapped(node)
     if call is None or len(call.args) < 2 or _time_of(call.args[1], stream) is None:
         return False
@@ -159,7 +159,7 @@ def read_bucket(source: SourceText, node: Node, stream: Stream) -> Window:
 
 
 def same_windows(a: Window | None, b: Window) -> bool:
-    """Whether two windows begin and end at the same times, whatever they are called."""
+    """Return True if two windows begin and end at the same times, whatever they are called."""
     return a is not None and (a.size_ms, a.slide_ms, a.offset_ms, a.calendar, a.cumulative) == (
         b.size_ms, b.slide_ms, b.offset_ms, b.calendar, b.cumulative
     )  # fmt: skip

@@ -52,7 +52,7 @@ def parse_duration(text: str) -> int:
 
 
 def is_calendar(text: str) -> bool:
-    """Whether a span is of months, quarters or years, which have no fixed length."""
+    """Return True if a span is of months, quarters or years, which have no fixed length."""
     return any(_CALENDAR.match(word) for word in re.findall(r"[A-Za-z]+", text))
 
 

@@ -181,7 +181,7 @@ def _json_value(cursor: TokenCursor, read: Readers) -> Node | None:
 
 
 def json_arrow(cursor: TokenCursor, value: Node, start: int) -> Node:
-    """What follows a value after -> or ->>: a key, an index or a path of JSON; with a bare name, a part of a STRUCT."""
+    """Read what follows a value: -> or ->>, and a key, an index or a path of JSON, or the name of a part of a STRUCT."""
     arrow, key = cursor.take(), cursor.take()
     if key.kind == WORD and arrow.text == "->":
         return Part(value.at, value, key.text)
@@ -273,7 +273,7 @@ def _type_function(cursor: TokenCursor, read: Readers) -> Node | None:
 
 
 def read_like(cursor: TokenCursor, read: Readers, op: str, left: Node, at: int, negated: bool) -> Node:
-    """What follows LIKE: a pattern with ESCAPE, or ANY (…) and ALL (…) of several."""
+    """Read what follows LIKE: a pattern with ESCAPE, or ANY (…) and ALL (…) of several."""
     joins = {"ANY": "OR", "SOME": "OR", "ALL": "AND"}
     if cursor.next.upper in joins and cursor.ahead(1).text == "(" and not negated:
         join = joins[cursor.take().upper]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal as OneOf
 from typing import Protocol
@@ -330,10 +330,3 @@ def conjuncts(node: Node | None) -> tuple[Node, ...]:
     if node is None:
         return ()
     return node.args if isinstance(node, Logic) and node.op == "AND" else (node,)
-
-
-def all_of(conditions: Sequence[Node]) -> Node | None:
-    """Return the conjunction of conditions; None if there are none."""
-    if len(conditions) < 2:
-        return conditions[0] if conditions else None
-    return Logic(conditions[0].at, "AND", tuple(conditions))

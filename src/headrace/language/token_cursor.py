@@ -73,7 +73,6 @@ class TokenCursor:
 
     @property
     def next(self) -> Token:
-        """The token to be read next."""
         return self.tokens[self.index]
 
     def ahead(self, count: int) -> Token:
@@ -81,19 +80,16 @@ class TokenCursor:
         return self.tokens[min(self.index + count, len(self.tokens) - 1)]
 
     def take(self) -> Token:
-        """Read one token."""
         token = self.next
         if token.kind != END:
             self.index += 1
         return token
 
     def reset(self, index: int) -> None:
-        """Continue at the token of this index."""
         self.index = index
 
     @property
     def last_end(self) -> int:
-        """The offset after the token that was read last."""
         return self.tokens[self.index - 1].end
 
     def outline(self, start: int) -> Outline:

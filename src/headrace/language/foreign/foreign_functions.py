@@ -225,7 +225,7 @@ FUNCTIONS: dict[str, Instead] = {
 
 
 def is_aggregate_elsewhere(name: str) -> bool:
-    """Whether another system has an aggregate of this name."""
+    """Return True if another system has an aggregate of this name."""
     lower = name.lower()
     if lower in OURS:
         return False
@@ -233,7 +233,7 @@ def is_aggregate_elsewhere(name: str) -> bool:
 
 
 def instead_of_aggregate(call: Call) -> str | None:
-    """What to write instead of an aggregate of another system; None if nothing is known."""
+    """Return what to write instead of an aggregate of another system; None if nothing is known."""
     name = call.name.lower()
     written, arguments = call.written, list(call.written.arguments if call.written else ())
     base = name[:-2] if name.endswith("if") and name not in AGGREGATES and len(arguments) > 1 else ""
@@ -255,14 +255,14 @@ def instead_of_aggregate(call: Call) -> str | None:
 
 
 def instead_of_more(call: Call, most: int) -> str | None:
-    """What to write instead of an aggregate of ours with more arguments than it takes."""
+    """Return what to write instead of an aggregate of ours with more arguments than it takes."""
     if call.written is None:
         return None
     return f"{call.name.lower()}({', '.join(call.written.arguments[:most])}) {call.written.filter}".strip()
 
 
 def instead_of_order(call: Call) -> str | None:
-    """What to write instead of last(price, at) and first(price, at) of TimescaleDB."""
+    """Return what to write instead of last(price, at) and first(price, at) of TimescaleDB."""
     name = {"last": "max_by", "first": "min_by"}.get(call.name.lower())
     if name is None or call.written is None or len(call.args) != 2 or isinstance(call.args[1], Literal):
         return None
@@ -270,7 +270,7 @@ def instead_of_order(call: Call) -> str | None:
 
 
 def instead_of_flag(call: Call) -> str | None:
-    """What to write instead of last(x, true) of Spark, which skips NULL."""
+    """Return what to write instead of last(x, true) of Spark, which skips NULL."""
     name, written = call.name.lower(), call.written
     if name not in ("first", "last") or written is None or len(call.args) != 2:
         return None
@@ -284,7 +284,7 @@ def instead_of_flag(call: Call) -> str | None:
 
 
 def instead_of_function(call: Call) -> str | None:
-    """What to write instead of a function of another system; None if nothing is known."""
+    """Return what to write instead of a function of another system; None if nothing is known."""
     instead = FUNCTIONS.get(call.name.lower())
     return _fill(instead, list(call.written.arguments)) if instead and call.written else None
 

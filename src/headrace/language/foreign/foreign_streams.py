@@ -1,4 +1,4 @@
-"""What other systems have in CREATE STREAM: keys, defaults, storage clauses, INCLUDE, formats with envelopes."""
+"""Clauses of other systems in CREATE STREAM: keys, defaults, storage clauses, INCLUDE, formats with envelopes."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ _NOT_IN_ROWS = {
 
 @final
 class ForeignSyntax:
-    """What one statement has of other systems; its methods are called at the places where it may stand."""
+    """The parts of one statement that are of other systems; methods are called where such parts may stand."""
 
     read_before_create = staticmethod(foreign_statements.read_before_create)
     read_kind = staticmethod(foreign_statements.read_kind)

@@ -50,7 +50,7 @@ def listed(conjunction: str) -> str:
 
 @dataclass(frozen=True)
 class Declared(Generic[T]):
-    """What a statement declares, and its place."""
+    """The definition that a statement declares, and its place."""
 
     definition: T
     where: Location
