@@ -65,8 +65,8 @@ def build_view(
         with suppress(DefinitionError):
             view = ViewBuilder(select, stream, scope).view()
             return view_over(view, stream) if stream.relation else view
-    view: View = view_refusals.build_again(select, stream, scope, of_table=of_table)
-    return view
+    rebuilt: View = view_refusals.build_again(select, stream, scope, of_table=of_table)
+    return rebuilt
 
 
 def _read_from(
@@ -352,7 +352,7 @@ class ViewBuilder:
         return None
 
     def _is_key(self, item: SelectItem) -> bool:
-        """Return True if an item that is not an aggregate is a bound of the window or a key; else it is an expression."""
+        """Return True if an item is a bound of the window or a key, and not an expression over these."""
         node = item.node
         bound = "start" if self._starts_window(node) else window_bound(self.source, node)
         if bound:

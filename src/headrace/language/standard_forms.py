@@ -181,7 +181,7 @@ def _json_value(cursor: TokenCursor, read: Readers) -> Node | None:
 
 
 def json_arrow(cursor: TokenCursor, value: Node, start: int) -> Node:
-    """Read what follows a value: -> or ->>, and a key, an index or a path of JSON, or the name of a part of a STRUCT."""
+    """Read -> or ->> after a value, with a key, an index or a path of JSON, or the name of a part of a STRUCT."""
     arrow, key = cursor.take(), cursor.take()
     if key.kind == WORD and arrow.text == "->":
         return Part(value.at, value, key.text)

@@ -1,4 +1,4 @@
-"""Syntax of FROM that is not available: sessions, patterns, joins of streams, numbers of rows, functions that read files.
+"""Syntax of FROM that is not available: sessions, patterns, joins of streams, numbers of rows, functions.
 
 Each refusal has the statements to write, in the names of the user's own.
 """
@@ -372,7 +372,7 @@ def refuse_stream_join(
 def _without_times(
     source: SourceText, node: Node | None, item: JoinItem, times: Collection[str]
 ) -> list[tuple[int, int, str]]:
-    """Return what to write in place of ON or WHERE, without conditions on a time of the stream and a column of another."""
+    """Return what to write in place of ON or WHERE, without conditions on a time of the stream."""
     if node is None:
         return []
     nodes, spans = (node.args, node.spans) if isinstance(node, Logic) and node.op == "AND" else ((node,), (node.span,))
