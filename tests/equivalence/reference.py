@@ -136,7 +136,7 @@ def _avg(values: list[Any], of: str) -> tuple[Any, float]:
     return float(mean), 0.0
 
 
-# The expected values of these aggregates, without code of the product. Others are compared with their Python face,
+# The expected values of these aggregates, without code of the product. Others are compared with their `lift` in Python,
 # which the laws and the examples of their class test; an approximate one, or one with an order, needs a line here.
 COLUMNS: dict[str, Callable[[list[Any], str], tuple[Any, float]]] = {
     "count": lambda values, of: (len(values), 0.0),

@@ -1,4 +1,4 @@
-"""DuckDB's face of each aggregate equals its Python face, over all types, NULLs and filters."""
+"""DuckDB's translated of each aggregate equals its Python evaluation, over all types, NULLs and filters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NAMES = ["grp", "keep", *map(column, TYPES), "time", "position"]
 
 
 def test_every_aggregate_of_the_product_has_a_duckdb_face() -> None:
-    assert [name for name, aggregate in REGISTRY.items() if not aggregate.has_duckdb_face] == []
+    assert [name for name, aggregate in REGISTRY.items() if not aggregate.runs_in_duckdb] == []
 
 
-def test_both_faces_agree() -> None:
+def test_both_translations_agree() -> None:
     rows = [(*row, row[0] % 3, position) for position, row in enumerate(generated_rows())]
     types = [INT, BOOLEAN, *TYPES, BIGINT, BIGINT]
     arrays = [pa.array(values, arrow_type(of)) for values, of in zip(zip(*rows, strict=True), types, strict=True)]
-    every = {name: aggregate for name, aggregate in cases().items() if aggregate.has_duckdb_face}
+    every = {name: aggregate for name, aggregate in cases().items() if aggregate.runs_in_duckdb}
     database = duckdb.connect(config={"threads": 1})
     database.execute("SET TimeZone = 'UTC'")
     database.register("events", pa.table(arrays, names=NAMES))

@@ -157,12 +157,12 @@ def test_both_lanes_read_what_spark_cannot(spark: Any) -> None:
         (for_job,), computed = for_spark([expression], {"text": STRING})
         frame = spark.createDataFrame([(text,) for text in texts], "text STRING").coalesce(1)
         rows = with_computed(frame, computed).selectExpr(f"unix_micros({for_job.sql}) AS us").collect()
-        face = duckdb_expression(expression, {"text": STRING})
+        translated = duckdb_expression(expression, {"text": STRING})
         with duckdb.connect(config={"threads": 1}) as database:
             register(database)
             database.execute("SET TimeZone = 'UTC'")
             database.register("events", pa.table({"text": pa.array(texts, pa.string())}))
-            fused = [us for (us,) in database.execute(f"SELECT epoch_us({face}) FROM events").fetchall()]
+            fused = [us for (us,) in database.execute(f"SELECT epoch_us({translated}) FROM events").fetchall()]
         assert [row.us for row in rows] == fused
         assert [text for text, us in zip(texts, fused, strict=True) if us is not None] == READABLE[pattern]
 

@@ -39,6 +39,6 @@ def test_times_are_those_of_spark(spark: Any, function: str, zone: str) -> None:
     register(database)
     column = pa.array(values, pa.timestamp("us", "UTC"))
     database.register("events", pa.table([pa.array(range(len(values))), column], names=["n", "x"]))
-    face = duckdb_expression(parse_expression(sql, {"x": TIMESTAMP}), {"x": TIMESTAMP})
-    found = database.sql(f"SELECT epoch_us({face}) FROM events ORDER BY n").fetchall()
+    translated = duckdb_expression(parse_expression(sql, {"x": TIMESTAMP}), {"x": TIMESTAMP})
+    found = database.sql(f"SELECT epoch_us({translated}) FROM events ORDER BY n").fetchall()
     assert [us for (us,) in found] == expected

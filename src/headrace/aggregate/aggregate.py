@@ -98,7 +98,7 @@ class Aggregate(ABC):
     ordered: ClassVar[bool] = False
     functions: ClassVar[tuple[Merge, ...]] = ()  # its merges whose `fold` is None
     internal: ClassVar[bool] = False  # whether definitions cannot call it: parts of the product make it
-    has_duckdb_face: ClassVar[bool] = False  # whether `duckdb_columns` is there; else Spark computes all its partials
+    runs_in_duckdb: ClassVar[bool] = False  # whether `duckdb_columns` is there; else Spark computes all its partials
 
     # Definitions and reference pages
 
@@ -236,8 +236,8 @@ class Aggregate(ABC):
         return self.batch_columns(*(expression.sql for expression in self.arguments), *order[: len(self.order)])
 
     def duckdb_columns(self, *arguments: Any, **_: Any) -> tuple[str, ...]:
-        """`spark_columns` in DuckDB's SQL, of an aggregate that `has_duckdb_face`. Each argument is SQL."""
-        raise NotImplementedError(f"{self.name} has no DuckDB face")
+        """`spark_columns` in DuckDB's SQL, of an aggregate that `runs_in_duckdb`. Each argument is SQL."""
+        raise NotImplementedError(f"{self.name} does not run in DuckDB")
 
     def duckdb_sql(self, *order: str) -> tuple[str, ...]:
         """`duckdb_columns` with its arguments, as in `spark_sql`."""

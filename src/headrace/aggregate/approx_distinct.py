@@ -85,7 +85,7 @@ class ApproxCountDistinct(Aggregate):
     approximate = "within 3.3 % in 95 of 100 answers; exact below about 200"
     empty = 0
     functions = (HLL,)
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:

@@ -105,7 +105,7 @@ class ApproxTopK(Aggregate):
         f"2.7/max_items_tracked of all values too high ({270 / TRACKED:g} % unless given)"
     )
     functions = (FREQUENT,)
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @classmethod
     def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:

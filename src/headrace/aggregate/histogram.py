@@ -40,7 +40,7 @@ class Histogram(Aggregate):
         Example((INT,), ((5,), (10,), (None,), (99,), (1000,)), [1, 2, 0, 1], ((10.0, 100.0, 1000.0),)),
         Example((DOUBLE,), ((math.nan,),), None, ((1.0,),)),
     )
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @classmethod
     def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:

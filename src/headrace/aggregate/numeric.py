@@ -36,7 +36,7 @@ class Count(Aggregate):
         Example((STRING,), (("a",), (None,), ("a",)), 2),
     )
     empty = 0
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     distinct: ClassVar[str | None] = "count_distinct"
 
@@ -99,7 +99,7 @@ class _Total(Aggregate):
     """What sum and avg share: an exact sum of integers and DECIMALs, a bounded one of DOUBLEs."""
 
     takes = (Argument("expression", NUMBER),)
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @classmethod
     def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:
@@ -294,7 +294,7 @@ class _Logical(Plain):
     takes = (Argument("expression", CONDITION),)
     gives = "BOOLEAN"
     column_merge: ClassVar[Merge]
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:

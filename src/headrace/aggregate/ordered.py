@@ -24,7 +24,7 @@ class _Extreme(Plain):
 
     takes = (Argument("expression", SINGLE),)
     gives = "the type of the expression"
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:
@@ -81,7 +81,7 @@ class AnyValue(Plain):
     gives = "the type of the expression"
     examples = (Example((STRING,), (("a",), (None,), ("a",)), "a"), Example((INT,), ((None,),), None))
     other_names = ("arbitrary",)
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:
@@ -111,7 +111,7 @@ class Chosen(Aggregate):
     constants: ClassVar[tuple[Parameter, ...]] = (N,)
     gives = "the type of the value; with n an ARRAY of it"
     ordered = True
-    has_duckdb_face = True
+    runs_in_duckdb = True
     greatest: ClassVar[bool]
 
     @classmethod

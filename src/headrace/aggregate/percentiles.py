@@ -102,7 +102,7 @@ class ApproxPercentile(Aggregate):
         "in 99 of 100 answers; exact below about 400 values"
     )
     functions = (KLL,)
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @classmethod
     def refuse(cls, arguments: Sequence[Expression], parameters: Sequence[Constant] = ()) -> str | None:

@@ -21,7 +21,7 @@ RANK_DIGITS = 16  # of the hash that orders a sample
 class _Kept(Aggregate):
     """What sets and lists share: a sorted list of values; beyond the limit an empty one, which absorbs all others."""
 
-    has_duckdb_face = True
+    runs_in_duckdb = True
     distinct_values: ClassVar[bool]
     instead: ClassVar[str]  # what to write where there are too many values
 

@@ -67,7 +67,7 @@ class _Statistic(Aggregate):
     gives = "DOUBLE"
     variables: ClassVar[tuple[str, ...]]
     sample: ClassVar[bool]  # whether one is taken off the number of events: of one event it is NULL
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:

@@ -108,7 +108,7 @@ class UserAggregate(Aggregate):
     """What aggregates of a workspace share; each of them is a subclass."""
 
     definition: ClassVar[UdafDefinition]
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:

@@ -147,7 +147,7 @@ class Unique(Aggregate):
     may_be_exact = True
     empty = 0
     functions = (THETA, SETS)
-    has_duckdb_face = True
+    runs_in_duckdb = True
 
     @property
     def type(self) -> Type:

@@ -1,7 +1,7 @@
 """Rows made from the events of base streams, one event at a time: filtered, projected, exploded, joined to tables.
 
-A relation needs no memory, so that it is composed into the jobs of its readers and stored nowhere. It is inert: the
-faces of its steps for DuckDB are in `relation_duckdb.py`, those for Spark in `engine/spark_relations.py`.
+A relation needs no memory, so that it is composed into the jobs of its readers and stored nowhere. It is inert: its
+steps run by DuckDB in `engine/duckdb_relations.py`, by Spark in `engine/spark_relations.py`.
 """
 
 from __future__ import annotations

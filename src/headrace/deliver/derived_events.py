@@ -110,7 +110,7 @@ class DerivedReader:
 def python_rows(relation: Relation, base: Stream, events: pa.Table) -> Iterator[Row]:
     """The rows of a relation in plain Python: for few events, where DuckDB would make other rows than Spark.
 
-    Raises DefinitionError if a step has no such face.
+    Raises DefinitionError if Python does not make a step.
     """
     for event in events.to_pylist(maps_as_pydicts="lossy"):
         number = 0
@@ -143,8 +143,10 @@ def _step(rows: list[Row], types: dict[str, Type], step: RowStep) -> tuple[list[
             holds = compile_expression(step.condition, known)
             return [row for row in rows if holds(values(row)) is True], types
         case Project():
-            faces = [(name, compile_expression(of, known)) for name, of in step.columns]
-            projected = [{ARRIVED: row[ARRIVED], **{name: face(values(row)) for name, face in faces}} for row in rows]
+            evaluated = [(name, compile_expression(of, known)) for name, of in step.columns]
+            projected = [
+                {ARRIVED: row[ARRIVED], **{name: evaluate(values(row)) for name, evaluate in evaluated}} for row in rows
+            ]
             return projected, {name: of.type for name, of in step.columns}
         case Explode():
             elements = compile_expression(step.values, known)

@@ -38,7 +38,7 @@ class EventFilter:
         self._where = where
         self._keys = keys
         self._session = DuckdbSession()
-        self._duckdb_sql, self._face = _faces(where, stream) if where else (None, None)
+        self._duckdb_sql, self._evaluate = _compile_both(where, stream) if where else (None, None)
 
     def select(self, events: pa.Table) -> pa.Table:
         """Those of these events that it selects, in their order."""
@@ -51,11 +51,11 @@ class EventFilter:
                 query = f"SELECT {self._duckdb_sql} AS selected FROM events"
                 return events.filter(self._session.query(query, events=events.select(list(self._types))).column(0))
             except duckdb.Error:  # a value for which DuckDB's result may not be Spark's
-                if self._face is None:
+                if self._evaluate is None:
                     raise
-        assert self._face is not None, "one of both is checked when it is made"
+        assert self._evaluate is not None, "one of both is checked when it is made"
         columns = [events.column(name).to_pylist() for name in self._types]
-        return events.filter(pa.array([self._face(row) for row in zip(*columns, strict=True)], pa.bool_()))
+        return events.filter(pa.array([self._evaluate(row) for row in zip(*columns, strict=True)], pa.bool_()))
 
 
 @lru_cache(maxsize=256)
@@ -106,20 +106,20 @@ def _read_keys(stream: Stream, key: Mapping[str, Any]) -> Keys:
     return tuple(sorted(keys))
 
 
-def _faces(where: Expression, stream: Stream) -> tuple[str | None, Evaluate | None]:
+def _compile_both(where: Expression, stream: Stream) -> tuple[str | None, Evaluate | None]:
     """The condition for DuckDB, and as a function for events where only Python computes the value that Spark would."""
     types = stream.types()
-    sql, face = None, None
+    sql, evaluate = None, None
     try:
         sql = duckdb_expression(where, types)
     except DefinitionError as error:
         refusal = error
     try:
-        face = compile_expression(where, tuple(types.items()))
+        evaluate = compile_expression(where, tuple(types.items()))
     except DefinitionError:
         if sql is None:
             raise QuestionError(f"where: {refusal.message}", fix="write the condition without it") from refusal
-    return sql, face
+    return sql, evaluate
 
 
 def _equals(column: pa.ChunkedArray, values: tuple[Any, ...]) -> pa.ChunkedArray:

@@ -1,6 +1,6 @@
 """The rows of a relation as DuckDB makes them in the fused lane: a query over a table with events of a base stream.
 
-Where DuckDB would make other rows than Spark, the relation has no DuckDB face, or the query fails: then Spark makes
+Where DuckDB would make other rows than Spark, DuckDB does not run the relation, or the query fails: then Spark makes
 the rows of that commit.
 """
 
@@ -48,7 +48,7 @@ BEGINS, ENDS = "_begins", "_ends"  # a row of a table is the latest of its key i
 
 @lru_cache(maxsize=1024)  # each commit needs it
 def refuse_duckdb(stream: Stream, view: View) -> str | None:
-    """Why a view has no DuckDB face: the part of it that only Spark computes; None if it has one."""
+    """Return the part of a view that only Spark computes; None if DuckDB computes all of it."""
     try:
         if view.relation is not None:
             rows_sql(view.relation, stream, (), "events", joins=join_rows)

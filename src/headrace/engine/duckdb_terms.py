@@ -32,7 +32,7 @@ from headrace.types import Type
 
 PATTERNS = ("RLIKE", "regexp_like", "regexp_extract", "regexp_replace", "split")
 ALLOWED = tuple(sorted(function.name for function in TABLE if function.duckdb))
-# Of the fused lane, which has to compute what Spark does (`duckdb_face.py`): they fail where DuckDB would differ.
+# Of the fused lane, which has to compute what Spark does (`duckdb_views.py`): they fail where DuckDB would differ.
 OR_FAIL, SAME_CASE = "CAST or fail", "same "
 # Characters, as ranges of a regular expression, that Spark writes in the other case and DuckDB does not, or otherwise:
 # as several characters, by their place in a word (sigma), or those of newer Unicode.

@@ -1,6 +1,6 @@
 """The expressions of a view as DuckDB runs them in the fused lane, where its value has to be Spark's.
 
-Where DuckDB would compute another value than Spark, either the expression has no DuckDB face, or its evaluation fails:
+Where DuckDB would compute another value than Spark, either it does not run the expression, or its evaluation fails:
 then Spark computes the view's partials of that commit.
 """
 
@@ -29,14 +29,14 @@ MOST_TEXT = 80  # characters of an expression in a reason
 def duckdb_view(stream: Stream, view: View) -> View:
     """The view with its expressions in DuckDB's SQL, over the rows that its relation makes of a base stream.
 
-    Raises DefinitionError if a part of it has no DuckDB face.
+    Raises DefinitionError if only Spark computes a part of it.
     """
     types = view.rows_of(stream).types()
-    face = duckdb_expression if view.over is None else _only_duckdb_expression
+    translate_one = duckdb_expression if view.over is None else _only_duckdb_expression
 
     def of(place: str, expression: Expression) -> Expression:
         try:
-            return Expression.raw(face(expression, types), expression.type)
+            return Expression.raw(translate_one(expression, types), expression.type)
         except DefinitionError as error:
             raise DefinitionError(f"{place}: {error.message}") from error
 
@@ -44,12 +44,12 @@ def duckdb_view(stream: Stream, view: View) -> View:
         place = f"key '{key.name}'"
         if not has_equal_text(key.expression.type):
             raise DefinitionError(f"{place}: only Spark computes keys of type {key.expression.type}")
-        face = of(place, key.expression)
-        return replace(key, expression=Expression.raw(shorten_duckdb(face.sql, face.type), face.type))
+        translated = of(place, key.expression)
+        return replace(key, expression=Expression.raw(shorten_duckdb(translated.sql, translated.type), translated.type))
 
     def column_of(column: Column) -> Column:
         place, aggregate = f"column '{column.name}'", column.aggregate
-        if not aggregate.has_duckdb_face:
+        if not aggregate.runs_in_duckdb:
             raise DefinitionError(f"{place}: only Spark computes {aggregate.name}()")
         arguments = tuple(of(place, argument) for argument in aggregate.arguments)
         where = of(place, aggregate.where) if aggregate.where else None

@@ -26,7 +26,7 @@ COMPARE = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 
 
 def refuse_python(expression: Expression, types: Mapping[str, Type]) -> str | None:
-    """The part of an expression that has no Python face; None if all of it has one."""
+    """Return the part of an expression that Python does not evaluate; None if it evaluates all of it."""
     try:
         compile_expression(expression, tuple(types.items()))
     except DefinitionError as error:
@@ -42,7 +42,7 @@ def compile_expression(expression: Expression, types: Types) -> Evaluate:
     return _converted(term, expression.type, places)
 
 
-def _face(term: Term, places: Mapping[str, int]) -> Evaluate:
+def _evaluate(term: Term, places: Mapping[str, int]) -> Evaluate:
     match term.op:
         case "field":
             return _field(places[term.text], term.type)
@@ -50,13 +50,13 @@ def _face(term: Term, places: Mapping[str, int]) -> Evaluate:
             value = _constant(term)
             return lambda row: value
         case "part":
-            return _strict(lambda value: value[term.text], [_face(term.args[0], places)])
+            return _strict(lambda value: value[term.text], [_evaluate(term.args[0], places)])
         case "item":
-            return _strict(_item, [_face(arg, places) for arg in term.args])
+            return _strict(_item, [_evaluate(arg, places) for arg in term.args])
         case "AND" | "OR":
-            return _logic(term.op == "OR", [_face(arg, places) for arg in term.args])
+            return _logic(term.op == "OR", [_evaluate(arg, places) for arg in term.args])
         case "NOT":
-            return _strict(lambda value: not value, [_face(term.args[0], places)])
+            return _strict(lambda value: not value, [_evaluate(term.args[0], places)])
         case "CASE":
             return _case(term, places)
         case "CAST" | "TRY_CAST":
@@ -73,11 +73,12 @@ def _face(term: Term, places: Mapping[str, int]) -> Evaluate:
             return _negated(term, _logic(False, bounds))
         case "LIKE" | "ILIKE":
             pattern = _like(term.args[1].text, ignore_case=term.op == "ILIKE")
-            return _negated(term, _strict(lambda text: bool(pattern.fullmatch(text)), [_face(term.args[0], places)]))
+            matches = _strict(lambda text: bool(pattern.fullmatch(text)), [_evaluate(term.args[0], places)])
+            return _negated(term, matches)
         case "IS NULL" | "IS TRUE" | "IS FALSE":
             expected = {"IS NULL": None, "IS TRUE": True, "IS FALSE": False}[term.op]
-            value_face, negated = _face(term.args[0], places), term.negated
-            return lambda row: (value_face(row) is expected) is not negated
+            evaluate, negated = _evaluate(term.args[0], places), term.negated
+            return lambda row: (evaluate(row) is expected) is not negated
     return _call(term, places)
 
 
@@ -115,18 +116,18 @@ def _constant(term: Term) -> Any:
     return datetime.fromisoformat(term.text).replace(tzinfo=EPOCH.tzinfo)
 
 
-def _strict(function: Callable[..., Any], faces: Sequence[Evaluate]) -> Evaluate:
+def _strict(function: Callable[..., Any], arguments: Sequence[Evaluate]) -> Evaluate:
     """A function that is None if one of its arguments is."""
-    if len(faces) == 1:
-        (only,) = faces
+    if len(arguments) == 1:
+        (only,) = arguments
 
         def of_one(row: Row) -> Any:
             value = only(row)
             return None if value is None else function(value)
 
         return of_one
-    if len(faces) == 2:
-        first, second = faces
+    if len(arguments) == 2:
+        first, second = arguments
 
         def of_two(row: Row) -> Any:
             a = first(row)
@@ -138,7 +139,7 @@ def _strict(function: Callable[..., Any], faces: Sequence[Evaluate]) -> Evaluate
         return of_two
 
     def of_many(row: Row) -> Any:
-        values = [face(row) for face in faces]
+        values = [evaluate(row) for evaluate in arguments]
         return None if None in values else function(*values)
 
     return of_many
@@ -153,19 +154,19 @@ def _item(value: Any, key: Any) -> Any:
 
 
 def _converted(term: Term, to: Type, places: Mapping[str, int]) -> Evaluate:
-    """The face of a term, its value converted to a type."""
-    face = _face(term, places)
+    """Return the evaluation of a term, its value converted to a type."""
+    evaluate = _evaluate(term, places)
     convert = conversion(term.type, to)
-    return face if convert is None else _strict(convert, [face])
+    return evaluate if convert is None else _strict(convert, [evaluate])
 
 
-def _logic(decides: bool, faces: Sequence[Evaluate]) -> Evaluate:
+def _logic(decides: bool, arguments: Sequence[Evaluate]) -> Evaluate:
     """AND, which False decides, or OR, which True decides."""
 
     def logic(row: Row) -> bool | None:
         unknown = False
-        for face in faces:
-            value: bool | None = face(row)
+        for evaluate in arguments:
+            value: bool | None = evaluate(row)
             if value is decides:
                 return decides
             unknown = unknown or value is None
@@ -174,14 +175,14 @@ def _logic(decides: bool, faces: Sequence[Evaluate]) -> Evaluate:
     return logic
 
 
-def _negated(term: Term, face: Evaluate) -> Evaluate:
-    return _strict(lambda value: not value, [face]) if term.negated else face
+def _negated(term: Term, evaluate: Evaluate) -> Evaluate:
+    return _strict(lambda value: not value, [evaluate]) if term.negated else evaluate
 
 
 def _case(term: Term, places: Mapping[str, int]) -> Evaluate:
     args = term.args
     whens = [
-        (_face(args[at], places), _converted(args[at + 1], term.type, places)) for at in range(0, len(args) - 1, 2)
+        (_evaluate(args[at], places), _converted(args[at + 1], term.type, places)) for at in range(0, len(args) - 1, 2)
     ]
     otherwise = _converted(args[-1], term.type, places) if len(args) % 2 else (lambda row: None)
 
@@ -198,8 +199,8 @@ def _cast(term: Term, places: Mapping[str, int]) -> Evaluate:
     value, to = term.args[0], term.type
     if value.type.name == "STRING" and to.name in ("DATE", "TIMESTAMP"):
         raise DefinitionError(f"{term.op} of a text to {to}")
-    face, convert = _face(value, places), conversion(value.type, to, strict=term.op == "TRY_CAST")
-    return face if convert is None else _strict(convert, [face])
+    evaluate, convert = _evaluate(value, places), conversion(value.type, to, strict=term.op == "TRY_CAST")
+    return evaluate if convert is None else _strict(convert, [evaluate])
 
 
 def _common(args: Sequence[Term]) -> Type:
@@ -210,11 +211,11 @@ def _common(args: Sequence[Term]) -> Type:
 
 def _comparison(op: str, args: Sequence[Term], places: Mapping[str, int]) -> Evaluate:
     of = _common(args)
-    faces = [_converted(arg, of, places) for arg in args]
+    arguments = [_converted(arg, of, places) for arg in args]
     compare = (_COMPARE_DOUBLES if of == DOUBLE else _COMPARE)[op if op != "<=>" else "="]
     if op != "<=>":
-        return _strict(compare, faces)
-    left, right = faces
+        return _strict(compare, arguments)
+    left, right = arguments
 
     def same(row: Row) -> bool:
         a, b = left(row), right(row)
@@ -246,14 +247,14 @@ def _is_in(args: Sequence[Term], places: Mapping[str, int]) -> Evaluate:
 def _arithmetic(term: Term, places: Mapping[str, int]) -> Evaluate:
     op, args, of = term.op, term.args, term.type
     if len(args) == 1:
-        face = _face(args[0], places)
-        return _strict((lambda value: wrap(-value, of)) if of.is_integer else (lambda value: -value), [face])
+        evaluate = _evaluate(args[0], places)
+        return _strict((lambda value: wrap(-value, of)) if of.is_integer else (lambda value: -value), [evaluate])
     if of.name == "TIMESTAMP":
-        return _strict(_add_time if op == "+" else _subtract_time, [_face(arg, places) for arg in args])
+        return _strict(_add_time if op == "+" else _subtract_time, [_evaluate(arg, places) for arg in args])
     if op == "DIV":
         exact = any(arg.type.name == "DECIMAL" for arg in args)
-        faces = [_operand(arg, places) if exact else _face(arg, places) for arg in args]
-        return _strict(lambda a, b: _wrapped(divide_whole(a, b)), faces)
+        arguments = [_operand(arg, places) if exact else _evaluate(arg, places) for arg in args]
+        return _strict(lambda a, b: _wrapped(divide_whole(a, b)), arguments)
     if of.name == "DECIMAL":
         return _strict(arithmetic(op, of), [_operand(arg, places) for arg in args])
     return _strict(arithmetic(op, of), [_converted(arg, of, places) for arg in args])
@@ -285,7 +286,7 @@ def _call(term: Term, places: Mapping[str, int]) -> Evaluate:
     function = EVALUATED[term.op](term) if term.op in EVALUATED else None
     if function is None:
         raise DefinitionError(render(term) if len(render(term)) <= 80 else f"{term.op}(…)")
-    return _strict(function, [_face(arg, places) for arg in term.args])
+    return _strict(function, [_evaluate(arg, places) for arg in term.args])
 
 
 def _like(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:

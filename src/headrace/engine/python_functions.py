@@ -22,7 +22,7 @@ from headrace.types import BIGINT, DATE, DOUBLE, TIMESTAMP, Type
 
 Evaluate = Callable[[Sequence[Any]], Any]
 Make = Callable[[Term], Callable[..., Any] | None]
-Converted = Callable[[Term, Type], Evaluate]  # the face of an argument, converted to a type
+Converted = Callable[[Term, Type], Evaluate]  # the evaluation of an argument, converted to a type
 Common = Callable[[Sequence[Term]], Type]
 US = timedelta(microseconds=1)
 
@@ -31,8 +31,8 @@ US = timedelta(microseconds=1)
 
 
 def _coalesce(term: Term, converted: Converted, common: Common) -> Evaluate:
-    faces = [converted(arg, term.type) for arg in term.args]
-    return lambda row: next((value for face in faces if (value := face(row)) is not None), None)
+    arguments = [converted(arg, term.type) for arg in term.args]
+    return lambda row: next((value for evaluate in arguments if (value := evaluate(row)) is not None), None)
 
 
 def _nullif(term: Term, converted: Converted, common: Common) -> Evaluate:
@@ -59,19 +59,19 @@ def _if(term: Term, converted: Converted, common: Common) -> Evaluate:
 
 
 def _extreme(term: Term, converted: Converted, common: Common) -> Evaluate:
-    faces, choose = [converted(arg, term.type) for arg in term.args], max if term.op == "greatest" else min
+    arguments, choose = [converted(arg, term.type) for arg in term.args], max if term.op == "greatest" else min
     rank = _rank_double if term.type == DOUBLE else None
 
     def extreme(row: Sequence[Any]) -> Any:
-        values = [value for face in faces if (value := face(row)) is not None]
+        values = [value for evaluate in arguments if (value := evaluate(row)) is not None]
         return choose(values, key=rank) if values else None
 
     return extreme
 
 
 def _isnan(term: Term, converted: Converted, common: Common) -> Evaluate:
-    face = converted(term.args[0], DOUBLE)
-    return lambda row: (value := face(row)) is not None and math.isnan(value)
+    evaluate = converted(term.args[0], DOUBLE)
+    return lambda row: (value := evaluate(row)) is not None and math.isnan(value)
 
 
 def _nanvl(term: Term, converted: Converted, common: Common) -> Evaluate:
@@ -85,11 +85,11 @@ def _nanvl(term: Term, converted: Converted, common: Common) -> Evaluate:
 
 
 def _concat_ws(term: Term, converted: Converted, common: Common) -> Evaluate:
-    separator, *faces = (converted(arg, arg.type) for arg in term.args)
+    separator, *arguments = (converted(arg, arg.type) for arg in term.args)
 
     def concat_ws(row: Sequence[Any]) -> str | None:
         by = separator(row)
-        return None if by is None else by.join(text for face in faces if (text := face(row)) is not None)
+        return None if by is None else by.join(text for evaluate in arguments if (text := evaluate(row)) is not None)
 
     return concat_ws
 

@@ -59,7 +59,7 @@ class SparkView:
 def spark_view(stream: Stream, view: View) -> SparkView:
     """A view over a stream as Spark runs it."""
     writer = _Writer(stream.types(), unsure_times(stream))
-    face = replace(
+    translated = replace(
         view,
         where=writer.expression(view.where),
         keys=tuple(replace(key, expression=writer.key(key.expression)) for key in view.keys),
@@ -75,7 +75,7 @@ def spark_view(stream: Stream, view: View) -> SparkView:
             for column in view.columns
         ),
     )
-    return SparkView(face, tuple(writer.computed.values()))
+    return SparkView(translated, tuple(writer.computed.values()))
 
 
 def unsure_times(stream: Stream) -> frozenset[str]:
@@ -106,8 +106,8 @@ class _Writer:
 
     def key(self, expression: Expression) -> Expression:
         """A key of a view; one that is too long is shortened."""
-        face = self.required(expression)
-        return Expression.raw(shorten_spark(face.sql, face.type), face.type)
+        translated = self.required(expression)
+        return Expression.raw(shorten_spark(translated.sql, translated.type), translated.type)
 
     def required(self, expression: Expression) -> Expression:
         try:

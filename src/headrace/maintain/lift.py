@@ -185,28 +185,28 @@ def close_connection() -> None:
 def lift_view(stream: Stream, view: View, home: int, patience_ms: int, newest_us: int | None) -> LiftedView:
     """How DuckDB computes the partials of a version of events that came after one with the time `newest_us`.
 
-    Raises DefinitionError if the view has no DuckDB face.
+    Raises DefinitionError if only Spark computes the view.
     """
-    face = _face(stream, view)
+    query = _write(stream, view)
     corrections = _corrections(view, patience_ms, None if view.has_own_time(stream.name) else newest_us)
 
     def of_groups(groups: str) -> str:
-        return f"SELECT {face.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({groups})"
+        return f"SELECT {query.key_id} AS {KEY_ID}, *, {corrections} AS {CORRECTIONS} FROM ({groups})"
 
     return LiftedView(
         (view.name, home),
-        of_groups(face.groups),
-        face.reads,
-        face.functions,
-        face.prepared,
+        of_groups(query.groups),
+        query.reads,
+        query.functions,
+        query.prepared,
         tuple(functions_of([*view.expressions, *(view.relation.calling() if view.relation else ())])),
-        step_by_step=of_groups(face.step_by_step) if face.step_by_step else None,
-        limits=face.limits,
+        step_by_step=of_groups(query.step_by_step) if query.step_by_step else None,
+        limits=query.limits,
     )
 
 
 @dataclass(frozen=True)
-class _Face:
+class _Written:
     """What is the same for every commit."""
 
     key_id: str
@@ -219,7 +219,7 @@ class _Face:
 
 
 @lru_cache(maxsize=1024)
-def _face(stream: Stream, view: View) -> _Face:
+def _write(stream: Stream, view: View) -> _Written:
     written = duckdb_view(stream, view)
     ordered = any(column.aggregate.ordered for column in view.columns)
     position = [POSITION] if ordered or (view.relation and view.relation.by_position) else []
@@ -237,9 +237,9 @@ def _face(stream: Stream, view: View) -> _Face:
     partials: dict[str, str] = {}  # equal aggregates are computed once
     functions: list[ArrowFunction] = []
     prepared: list[Prepared] = []
-    for column, face in zip(view.columns, written.columns, strict=True):
+    for column, translated in zip(view.columns, written.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
-        aggregate, function = face.aggregate, column.aggregate.prepares
+        aggregate, function = translated.aggregate, column.aggregate.prepares
         if function is not None:
             field = plain.get(column.aggregate.argument.sql)
             if field is not None:
@@ -259,7 +259,7 @@ def _face(stream: Stream, view: View) -> _Face:
     where = f" WHERE {written.where.sql}" if written.where else ""
     places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))
     groups, *others = (f"SELECT {', '.join(columns)} FROM {table}{where} GROUP BY {places}" for table in tables)
-    return _Face(
+    return _Written(
         key_id_duckdb(view),
         groups,
         next(iter(others), None),

@@ -101,7 +101,7 @@ def partials(
     rows = view_rows(events, stream, view, joins)
     rows = rows.coalesce(tasks) if tasks else rows
     stream = view.rows_of(stream)
-    face = spark_view(stream, view)
+    translated = spark_view(stream, view)
     pane, _ = _pane(stream, view)
     event_time_us = f"unix_micros({in_backticks(stream.time_column)})"
     columns = [
@@ -111,12 +111,12 @@ def partials(
     if view.has_own_time(stream.name):
         columns.append(F.expr(f"max(least({event_time_us}, unix_micros({ARRIVED})))").alias(OWN_NEWEST))
     lifted: dict[str, str] = {}  # equal aggregates are computed once
-    for column, written in zip(view.columns, face.view.columns, strict=True):
+    for column, written in zip(view.columns, translated.view.columns, strict=True):
         names = [name for name, _ in partial_columns(column.aggregate)]
         sql = written.aggregate.batch_sql if batch else written.aggregate.spark_sql
         lifted.update(zip(names, sql(event_time_us, POSITION, PLACE), strict=True))
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
-    keys = [F.expr(key.expression.sql).alias(key.name) for key in face.view.keys]
+    keys = [F.expr(key.expression.sql).alias(key.name) for key in translated.view.keys]
     grouped = rows.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)
     whole = grouped.select(F.expr(key_id_sql(view)).alias(KEY_ID), "*")
     return whole.coalesce(tasks) if tasks else whole
@@ -132,9 +132,9 @@ def view_rows(
     if view.relation is not None:
         needed = places or any(column.aggregate.ordered for column in view.columns)
         events = rows_of(events, stream, view.relation, joins, places=view.relation.repeats and needed)
-    face = spark_view(view.rows_of(stream), view)
-    rows = with_computed(events, face.computed)
-    return rows if face.view.where is None else rows.where(face.view.where.sql)
+    translated = spark_view(view.rows_of(stream), view)
+    rows = with_computed(events, translated.computed)
+    return rows if translated.view.where is None else rows.where(translated.view.where.sql)
 
 
 def settled_when(stream: Stream, view: View, patience_ms: int) -> str:

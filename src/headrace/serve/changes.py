@@ -326,7 +326,7 @@ class Evaluation:
         passes = [True] * len(rows)
         if self.shaping is not None and self.shaping.having is not None:
             having, width = self.shaping.having, self.shaping.first
-            passes = [bool(having.face(row)) for row in self.shaping.rows(presentation.values)]
+            passes = [bool(having.evaluate(row)) for row in self.shaping.rows(presentation.values)]
             if deletes:
                 left_out += [row[:width] for row, keep in zip(presentation.values, passes, strict=True) if not keep]
         judged = zip(rows, presentation.values, passes, strict=True)

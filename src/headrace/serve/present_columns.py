@@ -112,7 +112,8 @@ def _compute(
     columns = dict(zip(by_duckdb, _by_duckdb(shaping, by_duckdb, piece, connection) or (), strict=False))
     rows = shaping.rows(_rows(piece, shaping.used)) if len(columns) < len(set(computed)) else []
     return [
-        columns[each] if each in columns else pa.array(map(each.face, rows), arrow_type(each.type)) for each in computed
+        columns[each] if each in columns else pa.array(map(each.evaluate, rows), arrow_type(each.type))
+        for each in computed
     ]
 
 

@@ -38,7 +38,7 @@ LONGEST = 4_000  # characters of having and order_by
 class Computed:
     """An expression over presented rows."""
 
-    face: Evaluate
+    evaluate: Evaluate
     type: Type
     sql: str | None  # the same in DuckDB's SQL, which may fail where the value would differ; None: there is none
 
@@ -95,9 +95,9 @@ class Shaping:
     def select(self, rows: Sequence[Row]) -> list[int]:
         """The indexes of the rows that HAVING keeps, in the order of ORDER BY; equals stay in their order."""
         rows, having = self.rows(rows), self.having
-        kept = list(range(len(rows))) if having is None else [at for at, row in enumerate(rows) if having.face(row)]
+        kept = list(range(len(rows))) if having is None else [at for at, row in enumerate(rows) if having.evaluate(row)]
         for item in reversed(self.order):
-            kept = item.sort([(item.by.face(rows[at]), at) for at in kept])
+            kept = item.sort([(item.by.evaluate(rows[at]), at) for at in kept])
         return kept
 
     def rows(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -112,7 +112,7 @@ class Shaping:
         if self.outputs is None:
             return row
         extended = self._extended(row) if self.missing else row
-        values = [row[by] if isinstance(by, int) else by.face(extended) for _, by in self.outputs]
+        values = [row[by] if isinstance(by, int) else by.evaluate(extended) for _, by in self.outputs]
         return (*row[: self.first], *values, *row[self.first + self.columns :])
 
     def result_columns(self, columns: Sequence[tuple[str, Type]]) -> tuple[tuple[str, Type], ...]:

@@ -1,4 +1,4 @@
-"""Partials as the speed layer writes them, made with the aggregates' Python face."""
+"""Partials as the speed layer writes them, made with the aggregates' Python evaluation."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Condition:
         """The row as notices show it: what SELECT names, and the bounds of its window."""
         columns = [column for column in self._columns if not self._outputs or column[0] in (START, END)]
         values = {name: _encoded(row[at], encode) for name, at, encode in columns}
-        return values | {name: _encoded(face(row), encode) for name, face, encode in self._outputs}
+        return values | {name: _encoded(evaluate(row), encode) for name, evaluate, encode in self._outputs}
 
 
 def _encoded(value: Any, encode: Callable[[Any], Any] | None) -> Any:

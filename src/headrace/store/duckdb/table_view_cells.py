@@ -229,8 +229,8 @@ def read_rows(view: View, present: str) -> str:
 def fold_rows(view: View, rows: str, *groups: str) -> str:
     """A query for the cells of such rows, with the columns of a speed table; one for each of further groups."""
     written, partials = _written(view), dict[str, str]()
-    for column, face in zip(view.columns, written.columns, strict=True):
-        aggregate, function = face.aggregate, column.aggregate.prepares
+    for column, translated in zip(view.columns, written.columns, strict=True):
+        aggregate, function = translated.aggregate, column.aggregate.prepares
         if function is not None:
             argument = Expression.raw(f"{function.name}({aggregate.argument.sql})", aggregate.argument.type)
             aggregate = replace(aggregate, arguments=(argument, *aggregate.arguments[1:]))

@@ -186,7 +186,7 @@ class QuickEngine:
         self._tests += 1
         views = views_behind(catalog, request)
         for view in views:
-            _check_faces(catalog, view)
+            _refuse_views(catalog, view)
             check_code(catalog, view, commits)
         letters: list[Letter] = []
         try:
@@ -247,7 +247,7 @@ class QuickRun:
         for part in lifted_parts([lifting.run(events.select(lifting.reads))]):
             if part.error is not None and has_code(version.view):
                 raise DefinitionError(f"view '{version.view.name}': {part.error}")
-            _check_face(part.error, version.view)
+            _refuse_reason(part.error, version.view)
             table = part.read()
             assert table is not None, "it was just written"
             tables.append(table)
@@ -268,13 +268,13 @@ class QuickRun:
         log.files.append(str(path))
 
 
-def _check_faces(catalog: Catalog, view: View) -> None:
+def _refuse_views(catalog: Catalog, view: View) -> None:
     """Raise NeedsSparkError if only Spark computes a view; one over a table is computed where its rows are."""
     for name in view.streams if view.over is None else ():
-        _check_face(refuse_duckdb(catalog.streams[name], view), view)
+        _refuse_reason(refuse_duckdb(catalog.streams[name], view), view)
 
 
-def _check_face(reason: str | None, view: View) -> None:
+def _refuse_reason(reason: str | None, view: View) -> None:
     if reason is not None:
         raise NeedsSparkError(f"view '{view.name}' needs Spark: {reason}", fix="`headrace test --spark` runs this test")
 

@@ -56,17 +56,19 @@ def compiled(text: str) -> tuple[Expression, Evaluate] | None:
 def test_python_computes_what_spark_does(spark: Any) -> None:
     chance = random.Random(11)
     texts = list(dict.fromkeys([*EXPRESSIONS, *MORE, *(drawn(chance, chance.choice((1, 2, 3))) for _ in range(500))]))
-    faces = {text: face for text in texts if (face := compiled(text))}
-    assert len(faces) > 0.6 * len(texts)
+    translations = {text: translated for text in texts if (translated := compiled(text))}
+    assert len(translations) > 0.6 * len(texts)
     frame = spark.createDataFrame(rows()).coalesce(1)
     frame = frame.selectExpr("*", *(f"CAST({sql} AS {of}) AS {name}" for name, (of, sql) in DERIVED.items())).cache()
-    theirs = [column for chunk in chunks(list(faces.values()), 40) for column in by_spark(frame, [e for e, _ in chunk])]
+    theirs = [
+        column for chunk in chunks(list(translations.values()), 40) for column in by_spark(frame, [e for e, _ in chunk])
+    ]
     events = frame.toArrow()
     values = list(zip(*(events.column(name).to_pylist() for name in TYPES), strict=True))
     different = []
-    for (text, (expression, face)), expected in zip(faces.items(), theirs, strict=True):
+    for (text, (expression, translated)), expected in zip(translations.items(), theirs, strict=True):
         for row, b in zip(values, expected, strict=True):
-            a = face(row)
+            a = translated(row)
             a = unix_micros(a) if expression.type == TIMESTAMP and a is not None else a
             if not same(a, b, expression.type, nearly=any(f"{name}(" in text for name in NEARLY)):
                 used = {name: value for name, value in zip(TYPES, row, strict=True) if name in text}

@@ -1,4 +1,4 @@
-"""Spark's face of each aggregate equals its Python face, over all types, NULLs and filters."""
+"""Spark's columns of each aggregate equals its Python evaluation, over all types, NULLs and filters."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .aggregate_rows import cases, generated_rows
 DDL = ", ".join(["keep BOOLEAN", *(f"{column(of)} {of}" for of in TYPES), "time BIGINT", "position BIGINT"])
 
 
-def test_both_faces_agree(spark: Any) -> None:
+def test_both_translations_agree(spark: Any) -> None:
     _check(spark, cases(), batch=False)
 
 
-def test_both_faces_agree_about_what_only_the_batch_layer_fills(spark: Any) -> None:
+def test_both_translations_agree_about_what_only_the_batch_layer_fills(spark: Any) -> None:
     every = {name: each for name, each in cases().items() if any(part.batch_only for part in each.columns)}
     assert every
     for aggregate, ours, theirs in _check(spark, every, batch=True):
@@ -71,8 +71,10 @@ def test_hashes_of_wide_decimals_are_those_of_spark(spark: Any) -> None:
 def test_spark_types_are_those_that_the_store_expects(spark: Any) -> None:
     empty = spark.createDataFrame([], DDL)
     for aggregate in cases().values():
-        faces = [aggregate.spark_sql("time", "position"), aggregate.batch_sql("time", "position")]
-        for part, sql in {(part, sql) for face in faces for part, sql in zip(aggregate.columns, face, strict=True)}:
+        translations = [aggregate.spark_sql("time", "position"), aggregate.batch_sql("time", "position")]
+        for part, sql in {
+            (part, sql) for columns in translations for part, sql in zip(aggregate.columns, columns, strict=True)
+        }:
             spark_type = empty.agg(F.expr(sql).alias("x")).schema["x"].dataType.simpleString().upper()
             assert spark_type == str(part.type).upper().replace(": ", ":").replace(", ", ","), (aggregate, part)
 

@@ -40,16 +40,16 @@ def test_duckdb_computes_what_spark_does_or_fails(spark: Any) -> None:
     types = {name: of for name, (of, _) in [*SAMPLES.items(), *DERIVED.items()]}
     frame = spark.createDataFrame(hostile_rows()).coalesce(1)
     frame = frame.selectExpr("*", *(f"CAST({sql} AS {of}) AS {name}" for name, (of, sql) in DERIVED.items())).cache()
-    faces: dict[str, tuple[Expression, str]] = {}
+    translations: dict[str, tuple[Expression, str]] = {}
     for text in EXPRESSIONS:
         expression = checked(text)
         try:
             if expression is not None:
-                faces[text] = expression, duckdb_expression(expression, types)
+                translations[text] = expression, duckdb_expression(expression, types)
         except DefinitionError:
             continue  # Spark computes it
-    assert len(faces) > len(EXPRESSIONS) * 0.7
-    spark_expressions, matches = for_spark([expression for expression, _ in faces.values()], types)
+    assert len(translations) > len(EXPRESSIONS) * 0.7
+    spark_expressions, matches = for_spark([expression for expression, _ in translations.values()], types)
     texts = [f"unix_micros({e.sql})" if e.type == TIMESTAMP else e.sql for e in spark_expressions]
     matched = with_computed(frame, matches)
     theirs = [
@@ -62,8 +62,8 @@ def test_duckdb_computes_what_spark_does_or_fails(spark: Any) -> None:
     database.execute("SET TimeZone = 'UTC'")
     events = frame.toArrow()
     different, failures = [], 0
-    for (text, (expression, face)), expected in zip(faces.items(), theirs, strict=True):
-        sql = f"epoch_us({face})" if expression.type == TIMESTAMP else face
+    for (text, (expression, written)), expected in zip(translations.items(), theirs, strict=True):
+        sql = f"epoch_us({written})" if expression.type == TIMESTAMP else written
         ours = _compute(database, sql, events)
         failures += ours.count(FAILS)
         for at, (a, b) in enumerate(zip(ours, expected, strict=True)):
@@ -108,8 +108,8 @@ def test_divisions_of_decimals_are_rounded_as_by_spark(spark: Any) -> None:
     expressions = [parse_expression(text, NUMBERS) for text in DIVISIONS]
     theirs = spark.createDataFrame(events).coalesce(1).selectExpr(*(each.sql for each in expressions)).collect()
     with duckdb.connect(config={"threads": 1}) as database:
-        faces = ", ".join(duckdb_expression(each, NUMBERS) for each in expressions)
-        ours = database.from_arrow(events).query("events", f"SELECT {faces} FROM events").fetchall()
+        translations = ", ".join(duckdb_expression(each, NUMBERS) for each in expressions)
+        ours = database.from_arrow(events).query("events", f"SELECT {translations} FROM events").fetchall()
     for text, mine, expected in zip(DIVISIONS, zip(*ours, strict=True), zip(*theirs, strict=True), strict=True):
         assert mine == expected, text
 
@@ -142,11 +142,13 @@ def test_both_cases_of_every_character(spark: Any, tmp_path: Path) -> None:
     with duckdb.connect(config={"threads": 1}) as database:
         database.register("theirs", theirs.toArrow())
         for name in ("lower", "upper"):
-            face = duckdb_expression(computed_expression(f"{name}(text)"), {"text": STRING})
+            written = duckdb_expression(computed_expression(f"{name}(text)"), {"text": STRING})
             others = f"regexp_matches(text, '[{OTHER_CASE[name]}]')"
-            different = database.execute(f"SELECT text FROM theirs WHERE NOT {others} AND {face} <> {name}").fetchall()
+            different = database.execute(
+                f"SELECT text FROM theirs WHERE NOT {others} AND {written} <> {name}"
+            ).fetchall()
             ((failures,),) = database.execute(f"SELECT count(*) FROM theirs WHERE {others}").fetchall()
             assert different == []
             assert failures < 0.001 * len(texts)
             with pytest.raises(duckdb.Error, match="computed by Spark"):
-                database.execute(f"SELECT {face} FROM theirs").fetchall()
+                database.execute(f"SELECT {written} FROM theirs").fetchall()
