@@ -49,8 +49,8 @@ class Curve:
         """How the cost grows, computed from the data."""
         more, cost = self.sizes[-1] / self.sizes[0], self.costs[-1] / self.costs[0]
         return (
-            f"With {more:,.3g} times the {self.x}, {self.y} are {cost:,.2f} times as many: they grow by the power "
-            f"{self.exponent:.2f}."
+            f"With {more:,.3g} times as many {self.x}, {self.y} change by a factor of {cost:,.2f} "
+            f"(exponent {self.exponent:.2f})."
         )
 
 

@@ -17,20 +17,20 @@ from bench.record import Results
 
 INTRODUCTION = """# Benchmarks
 
-`make bench-full` measures all of this and writes this page from `bench/results.json`; a run that was interrupted
-continues where it stopped. `make bench` prints some of Headrace's own figures in a few minutes. `make bench-check`
-repeats the comparison in fewer rounds and fails if a ratio misses its limit or is more than 25 % worse than the
-committed one. Server, Spark, workers and clients run on the same machine.
+`make bench-full` measures all figures of this page and writes the page from `bench/results.json`. An interrupted run
+continues where it stopped. `make bench` prints some figures of Headrace alone in a few minutes. `make bench-check`
+repeats the comparison in fewer rounds; it fails if a ratio misses its limit or is more than 25 % worse than the
+committed ratio. Server, Spark, workers and clients run on the same machine.
 """
 LIMITS = f"""
-Headrace always keeps a log of all events. The comparison that counts keeps one on all sides: its limit is
-{LEAST_RATIOS[SPARK_LOG.name]:g} times the rate of both. The jobs without a log do less; for them there is a floor of
+Headrace always stores all events in a log. In the main comparison, all engines keep a log; the limit is
+{LEAST_RATIOS[SPARK_LOG.name]:g} times the rate of both. The jobs without a log do less work; for them the limit is
 {LEAST_RATIOS[SPARK.name]:g} times the rate of plain Structured Streaming and {LEAST_RATIOS[FLINK.name]:g} times that
 of PyFlink.
 """
 KAFKA_LIMITS = f"""
 From Kafka, the limits are {LEAST_SHARE} % of the rate of the journal and {LEAST_RATIOS[FLINK_KAFKA.name]:g} times
-the rate of PyFlink with Flink's Kafka connector. Spark's own Kafka connector is left out where its jar cannot be had.
+the rate of PyFlink with Flink's Kafka connector. Spark's own Kafka connector is omitted if its jar is not available.
 """
 
 ENGINES = ("", "Headrace", "Structured Streaming", "PyFlink", "DuckDB alone")
@@ -67,7 +67,7 @@ ABILITIES = (
         "a view is edited while it serves",
         "yes",
         "no: stop, delete, run again",
-        "no: stop and start from a savepoint or anew",
+        "no: stop and start from a savepoint or from scratch",
         "no",
     ),
 )
@@ -119,7 +119,7 @@ def _comparison(results: Results) -> str:
         + LIMITS
         + "\n"
         + _table(["", "version", "events/s", "spread", "CPU s per M events"], rows)
-        + "\nWhat the same job does, and does not do:\n\n"
+        + "\nProperties of the same job in each engine:\n\n"
         + _table(ENGINES, ABILITIES)
     )
 

@@ -149,7 +149,7 @@ SELECT bidder, auction, price, channel, url, at, extra FROM bids;""",
 SELECT auction, max_by(bidder, price, 10) AS bidders, max_by(price, price, 10) AS prices FROM bids GROUP BY auction;""",
 }
 OTHERS = {
-    0: ("pass through", "the log itself: every event is kept as it came"),
+    0: ("pass through", "the log itself: every event is stored as received"),
     3: ("local items", "not yet: a join of two streams"),
     4: ("average price of a category", "not yet: a join, and an aggregate of an aggregate"),
     6: ("average price of a seller", "not yet: a join, and the last ten of each key"),
