@@ -389,7 +389,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> NotFoundError:
 def not_a_view(stream: str) -> NotFoundError:
     """The error for a question to a stream."""
     return NotFoundError(
-        f"'{stream}' is a stream, and only views and tables answer questions",
+        f"'{stream}' is a stream, and only views and tables can be queried",
         fix=f"`headrace tail {shell(stream)}` shows its events; CREATE MATERIALIZED VIEW … AS SELECT … aggregates them",
     )
 

@@ -79,7 +79,7 @@ class Executor:
 def refuse_lost_files(shop: Joined, executor: Executor) -> None:
     """Nothing is applied of a job whose files are not seen here: of a step, of a build, of a snapshot for joins."""
     folder = executor.shop / "files"
-    with pytest.raises(LostFileError, match=r"does not see it as it was written; found no such file"):
+    with pytest.raises(LostFileError, match=r"reads other content; found no such file"):
         write_files(shop.spark.range(1000), folder)
     assert not list(folder.iterdir())
     clicks = shop.parts["clicks"]
@@ -97,7 +97,7 @@ def refuse_lost_files(shop: Joined, executor: Executor) -> None:
         built, "another", shop.catalog.patience_ms(built), {"clicks": point_of(clicks.table.state)}
     )
     assert not clicks.batch.run_once() or version.id in clicks.batch.errors
-    assert "does not see it as it was written" in clicks.batch.errors[version.id]
+    assert "reads other content" in clicks.batch.errors[version.id]
 
 
 def apply_after_all(shop: Joined) -> None:

@@ -105,7 +105,7 @@ def test_rows_over_kills(java: Java, tmp_path: Path) -> None:
 
 
 def compare_and_make_anew(server: UpServer, people: People) -> None:
-    """What kills and steps have left agrees with the rows of the table; made of them anew, it still does."""
+    """What kills and steps have left agrees with the rows of the table; rebuilt from them, it still does."""
     for view in ("headcount", "totals"):
         assert "rebuilt from the rows of table people, serves" in run_headrace(server, "refresh", view, "--full")
         assert "rows compared, drift 0" in run_headrace(server, "refresh", view)

@@ -85,5 +85,7 @@ def test_offsets_are_those_of_one_topic(kafka: Kafka, streams: Streams) -> None:
 
 
 def test_a_place_that_is_none() -> None:
-    with pytest.raises(UsageError, match="this is no place in a topic; found 'tomorrow'; expected earliest, latest"):
+    with pytest.raises(
+        UsageError, match="this is not a position in a topic; found 'tomorrow'; expected earliest, latest"
+    ):
         parse_place("tomorrow")

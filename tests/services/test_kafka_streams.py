@@ -185,7 +185,7 @@ def test_a_lost_range_stops_the_stream_until_it_is_skipped(workspace: Path, kafk
     assert re.search(r"commit \d+ of its log records it", skipped)
     wait_until(lambda: rows(server, "total") == [{"hits": 7, "n": 205}])
     wait_until(lambda: server.status_of("visits")["error"] is None)
-    assert "Nothing to leave out" in headrace(workspace, "skip", "visits", "--to", "earliest", "--yes")
+    assert "Nothing to skip" in headrace(workspace, "skip", "visits", "--to", "earliest", "--yes")
 
 
 def test_changed_options_take_effect_without_a_restart(workspace: Path, kafka: Kafka) -> None:

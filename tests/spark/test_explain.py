@@ -101,13 +101,13 @@ def test_the_events_behind_a_cell(shop: Shop) -> None:
     assert (reply.found, reply.found_in_view, reply.late, reply.corrections, reply.commits) == (5, 4, 4, 2, 4)
     (row,) = reply.cell.rows()
     assert (row["hits"], row["errors"], reply.cell.corrections, reply.agrees) == (4, 1, 1, True)
-    assert reply.note == "1 of these events have not reached the view yet; ask again in a moment"
+    assert reply.note == "1 of these events are not in the view yet; retry in a moment"
 
 
 def test_the_row_of_a_cell_is_read_within_the_time_limit(shop: Shop, spark: Any, tmp_path: Path) -> None:
     @contextmanager
     def late() -> Iterator[None]:
-        raise QuestionLimitError("the question was stopped")
+        raise QuestionLimitError("the query was stopped")
         yield
 
     bench = shop.bench
@@ -166,9 +166,9 @@ def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
         ("traffic", {}, "2026-03-01T12:00:00Z", "one value of each key; found none of 'page'"),
         ("ever", {"page": "/home"}, None, "found none of 'country'"),
         ("traffic", {"pag": "/home"}, "2026-03-01T12:00:00Z", "has no key 'pag'; expected 'page'; did you mean"),
-        ("traffic", {"page": "/home"}, None, "has windows: say which one; found no time"),
+        ("traffic", {"page": "/home"}, None, "has windows, so a time must be given; found no time"),
         ("ever", {"page": "/home", "country": "de"}, "2026-03-01", "has no window, so it takes no at"),
-        ("traffic", {"page": "/home"}, "1969-12-31", "no pane holds that time"),
+        ("traffic", {"page": "/home"}, "1969-12-31", "no pane contains that time"),
         ("traffic", {"page": "/home"}, "yesterday", "at is not a time"),
         ("traffi", {"page": "/home"}, "2026-03-01", "view 'traffi' does not exist; did you mean 'traffic'?"),
     ],

@@ -209,7 +209,7 @@ def test_pages_windows_and_the_cache(log: Log) -> None:
     assert all(each.users == 0 and each.store is not None for each in entries.values())
     first = log.history.ask(Question.of("v0", limit=1, version_as_of=4)).next_cursor
     assert first is not None
-    with pytest.raises(QuestionError, match="the cursor belongs to another question"):
+    with pytest.raises(QuestionError, match="the cursor belongs to another query"):
         log.ask("v0", version_as_of=3, cursor=first)
 
 
@@ -220,7 +220,7 @@ def test_pages_windows_and_the_cache(log: Log) -> None:
         ({"version_as_of": -1}, "version_as_of is not a number of commits"),
         ({"version_as_of": "x"}, "version_as_of is not a number of commits"),
         ({"timestamp_as_of": "now"}, "timestamp_as_of is not a time"),
-        ({"version_as_of": 1, "timestamp_as_of": "2026-03-01"}, "a question takes only one of them"),
+        ({"version_as_of": 1, "timestamp_as_of": "2026-03-01"}, "a query takes only one of them"),
         ({"version_as_of": 1, "key": {"nope": 1}}, "has no key 'nope'"),
     ],
 )
@@ -233,7 +233,7 @@ def test_mistakes_in_times(log: Log, options: dict[str, Any], message: str) -> N
 def test_a_past_that_fails_leaves_nothing(log: Log, spark: Any) -> None:
     cancelled = Job()
     cancelled.cancel()
-    with pytest.raises(Exception, match="the question was cancelled"):
+    with pytest.raises(Exception, match="the query was cancelled"):
         log.history.ask(Question.of("v1", version_as_of=5), cancelled)
     assert ("v1", 5) not in [(key[0], key[3]) for key in log.history._past._entries]
     check(log, "v1", 5)

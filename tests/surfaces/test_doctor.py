@@ -326,7 +326,7 @@ def test_a_lease_that_was_not_released(with_data: Path, examine: Command) -> Non
     sleeper.send_signal(signal.SIGSTOP)
     try:
         file.write_bytes(orjson.dumps({**holder_values, "pid": sleeper.pid}))
-        assert "was silent for" in examine(with_data)["lease"]["said"]
+        assert "sent no heartbeat for" in examine(with_data)["lease"]["said"]
     finally:
         sleeper.kill()
         sleeper.wait()

@@ -12,7 +12,7 @@ def test_mistakes_over_http(served: Served) -> None:
     for path, status, words in [
         ("traffic/explain?key.page=/home&at=2026-03-01", 503, "Spark is starting"),
         ("traffic/explain?at=2026-03-01", 400, "found none of 'page'"),
-        ("traffic/explain?key.page=/home", 400, "has windows: say which one; found no time"),
+        ("traffic/explain?key.page=/home", 400, "has windows, so a time must be given; found no time"),
         ("traffic/explain?key.page=a&key.page=b", 400, "'key.page' is given twice"),
         ("traffic/explain?at=2026-03-01&at=2026-03-02", 400, "'at' is given twice"),
         ("traffic/explain?page=/home", 400, "explain has no parameter 'page'"),

@@ -109,7 +109,10 @@ def test_an_interrupted_command_says_how_many_are_kept(typed: Served) -> None:
         (["--field", "s=choise(a)"], "there is no rule 'choise'"),
         (["--field", "s=choise(a)"], "did you mean 'choice'?"),
         (["--field", "b=normal(1, 2)"], "field 'b': normal makes no BOOLEAN; expected a field of STRING, INT"),
-        (["--field", "i=choice(1, two)"], "field 'i': a value of choice does not fit; found two; expected INT"),
+        (
+            ["--field", "i=choice(1, two)"],
+            "field 'i': a value of choice is not valid for the field; found two; expected INT",
+        ),
         (["--field", "i=uniform(9, 1)"], "expected uniform(LEAST, GREATEST)"),
         (["--field", "i=uniform(1)"], "expected uniform(LEAST, GREATEST)"),
         (["--field", "i=zipf(0)"], "expected zipf(COUNT)"),

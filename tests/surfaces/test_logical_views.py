@@ -38,7 +38,7 @@ def logical(applied: Path, headrace: Callable[..., Ran]) -> Path:
     """A workspace with logical views, applied."""
     (applied / "definitions" / "logical.sql").write_text(LOGICAL)
     plan = headrace("plan", "-w", applied)
-    assert "+ logical view top_pages  free: it is computed whenever it is asked" in plan.out
+    assert "+ logical view top_pages  free: it is evaluated when it is queried" in plan.out
     assert headrace("apply", "--yes", "-w", applied).code == 0
     return applied
 
@@ -116,7 +116,7 @@ def test_keys_having_order_and_pages(shop: Served) -> None:
         cursor = content["next_cursor"]
     assert [row["page"] for row in pages] == [None, "/cart", "/home"]
     other = ask("/v1/views/totals?limit=1").json()["next_cursor"]
-    assert "another question" in ask(f"/v1/views/shares?cursor={other}").json()["error"]["message"]
+    assert "another query" in ask(f"/v1/views/shares?cursor={other}").json()["error"]["message"]
 
 
 def pages_of(shop: Served, first: str) -> list[str | None]:
@@ -299,7 +299,7 @@ def test_the_command_and_an_edit(logical: Path, serve: Callable[..., Served], he
     cursor = shop.http.get("/v1/views/totals?limit=1").json()["next_cursor"]
     definitions.write_text(LOGICAL.replace("sum(hits) AS hits, approx", "max(hits) AS hits, approx"))
     plan = headrace("apply", "--yes", "-w", logical).out
-    assert "~ logical view totals  free: the next question is answered by the new definition" in plan
+    assert "~ logical view totals  free: the next query uses the new definition" in plan
     assert "query changed" in plan
     with connect(shop.url) as connection:
         assert connection.ask("totals", key={"page": "/home"}).rows()[0]["hits"] == 2
@@ -340,7 +340,7 @@ def test_a_column_of_a_version_that_is_being_built(logical: Path, serve: Callabl
     (logical / "definitions" / "big.sql").write_text("CREATE VIEW big AS SELECT page, largest FROM traffic;")
     served.verbs.apply()  # without Spark the build waits, and the version before it serves
     error = served.http.get("/v1/views/big").json()["error"]
-    assert "logical view 'big' does not fit the versions that serve now" in error["message"]
+    assert "logical view 'big' cannot be evaluated over the versions that serve now" in error["message"]
     assert "largest" in error["found"]
     assert served.http.get("/v1/views/totals").json()["rows"]
 

@@ -115,7 +115,7 @@ def test_missing_keys_are_listed_and_replayed(server: UpServer, headrace: Callab
     assert "2 of 4 missing keys are in the tables now; nothing was changed" in dry.out
     done = headrace("dead-letters", "planned", "replay", "--wait", "-w", server.folder)
     assert done.code == 0, done.err
-    assert "2 of 4 missing keys are in the tables now; built anew with them: by_plan (version 2)" in done.out
+    assert "2 of 4 missing keys are in the tables now; rebuilt with them: by_plan (version 2)" in done.out
     assert rows(server, "by_plan") == {"free": 1, "pro": 2}
     assert run("dead-letters", "by_plan")["total"] == 2
     assert run("dead-letters", "inline", "replay", "--wait")["views"] == {"inline": 2}

@@ -241,8 +241,8 @@ def test_a_command_is_started_again_when_it_ends(lines: Path, serve: Callable[..
     served = serve(lines)
     file = lines / "count"
     source = Source("--command", f"echo x >> {file}; echo started; exit 3", "-w", served.url)
-    source.wait_for("; it is started again in 1 s")
-    assert re.search("ended with exit code 3 after [0-9]+ s; it is started again in 1 s", source.err)
+    source.wait_for("; it is restarted in 1 s")
+    assert re.search("ended with exit code 3 after [0-9]+ s; it is restarted in 1 s", source.err)
     wait_until(has(served, 2))
     out = source.stop()
     assert "events sent" in out

@@ -93,7 +93,7 @@ def test_invalid_arguments_are_refused_with_what_is_expected(applied: Path, head
         (["SELECT 1", "-f", "x.sql"], "two queries were given"),
         (["-f", "missing.sql"], "file 'missing.sql' cannot be read: No such file or directory"),
         (["SELECT 1", "--csv", "--json"], "cannot be combined"),
-        (["SELECT 1", "--limit", "0"], "limit does not fit; found 0; expected a number from 1 to 100,000, or all"),
+        (["SELECT 1", "--limit", "0"], "limit is out of range; found 0; expected a number from 1 to 100,000, or all"),
         (["  "], "the query is empty"),
         (["SELECT 1" + " " * 100_000], "the query is too long; found 100,008 bytes; expected at most 100,000"),
     ):
@@ -141,7 +141,7 @@ def test_invalid_bodies_are_refused(served: Served) -> None:
         (b"[]", "not a JSON object"),
         (b'{"sql": "SELECT 1"}', "'sql' is not part of a query"),
         (b'{"query": 5}', "the query is empty"),
-        (b'{"query": "SELECT 1", "limit": "many"}', "limit does not fit"),
+        (b'{"query": "SELECT 1", "limit": "many"}', "limit is out of range"),
         (b'{"query": "SELECT \\u0000"}', "NUL character"),
     ):
         reply = served.http.post("/v1/sql", content=body)

@@ -48,7 +48,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     )
     assert process.returncode == 0, process.stderr
     assert "7 events sent" in process.stdout
-    assert "All views have them." in process.stdout
+    assert "All views include them." in process.stdout
     assert "1 could not be parsed: `headrace dead-letters visits` shows why" in process.stderr
     yield running
     if running.process.poll() is None:
@@ -177,7 +177,7 @@ def test_as_of_by_all_surfaces(up: Up, connection: Connection, headrace: Callabl
         "expected a number of commits up to 1\n",
     )
     assert (
-        "an answer as of the past does not change"
+        "an answer as of an earlier time does not change"
         in headrace("ask", "traffic", "--version-as-of", "1", "--watch", "-w", up.url).err
     )
     parameters = {"timestamp_as_of": "2100-01-01", "by": "", "window": "1h"}

@@ -145,7 +145,7 @@ class LocalWorkspace(Backend):
             raise self._folder.unknown_view(question.view)
         raise NotReadyError(
             f"{DOWN}, so view '{question.view}' does not change",
-            fix="`headrace up` starts it; `headrace ask` shows the rows that there are",
+            fix="`headrace up` starts it; `headrace ask` shows the current rows",
         )
 
     def _refuse_token(self, token: str, timeout_s: float) -> TokenState:

@@ -56,8 +56,8 @@ class LocalEvents:
             page = read_events(open_derived(lambda: definition, streams, logs, self._changes), question)
         if wait_s and not page.lines and not page.more:
             raise NotReadyError(
-                f"no server is running, so no more events of stream '{stream}' come",
-                fix="`headrace up` starts one; `--no-follow` shows the events that there are",
+                f"no server is running, so stream '{stream}' receives no more events",
+                fix="`headrace up` starts one; `--no-follow` shows the existing events",
             )
         return page
 

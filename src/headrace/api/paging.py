@@ -38,7 +38,7 @@ def read_whole(ask: Callable[[Question], Answer], question: Question, page_rows:
         return join(pages)
     if pages[0].parts is not None:
         raise conflict  # of a logical view also the parts may have changed
-    raise ConflictError(f"view '{question.view}' was edited {ATTEMPTS} times while its rows were read", fix="ask again")
+    raise ConflictError(f"view '{question.view}' was edited {ATTEMPTS} times while its rows were read", fix="retry")
 
 
 def join(pages: Sequence[Answer]) -> Answer:

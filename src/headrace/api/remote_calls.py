@@ -134,7 +134,7 @@ class ServerCalls:
                 if "error" in content:
                     raise read_error(content["error"], reply.status)
                 job.tell(Progress(**content["progress"]))
-        raise UnavailableError(f"the server at {self.url} closed the connection before it answered", fix="ask again")
+        raise UnavailableError(f"the server at {self.url} closed the connection before it answered", fix="retry")
 
     def received(self, method: str, path: str, **request: Any) -> Iterator[tuple[str, Any]]:
         """The server-sent events of a reply: name and content. It connects again when the connection is lost."""

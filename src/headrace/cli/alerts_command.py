@@ -45,14 +45,14 @@ def alerts(
     recorded.
     """
     if (silence or unsilence or where or reason) and name is None:
-        raise UsageError("an alert is needed to silence", fix="`headrace alerts ALERT --silence 2h`")
+        raise UsageError("no alert was given", fix="`headrace alerts ALERT --silence 2h`")
     if (where or reason) and not silence:
         raise UsageError("--where and --reason belong to --silence", fix="add --silence 2h")
     with open_connection(workspace) as connection:
         if name is not None and silence:
             values = dict(map(_pair, where or []))
             silence_status = connection.verbs.silence(name, parse_duration(silence), values, reason)
-            print_json(silence_status) if as_json else say(f"Alert {name} is silent until {silence_status.until}.")
+            print_json(silence_status) if as_json else say(f"Alert {name} is silenced until {silence_status.until}.")
             return
         if name is not None and unsilence:
             ended = connection.verbs.end_silences(name)

@@ -266,7 +266,7 @@ def _read_screen(read: Read, question: Question, job: Job | None = None) -> Answ
 
 def _ask_as_of(read: Callable[[Question, Job], Answer], question: Question, watch: bool) -> Answer:
     if watch:
-        raise QuestionError("an answer as of the past does not change", found="--watch", fix="leave it out")
+        raise QuestionError("an answer as of an earlier time does not change", found="--watch", fix="leave it out")
     job = Job()
     with waiting("reading the log") as show:
         show(job.progress)

@@ -87,7 +87,7 @@ def _print_found(totals: ReplayTotals, stream: str) -> None:
     if not totals.read:
         say(f"{stream} has no missing keys")
     elif views:
-        say(f"{sentence}; built anew with them: {views}")
+        say(f"{sentence}; rebuilt with them: {views}")
     else:
         say(f"{sentence}; nothing was changed")
 

@@ -106,7 +106,7 @@ def _watch(
 def _line_source(sources: EndlessSources, say: Callable[[str], None]) -> LineSource:
     if sources.listen is not None:
         if not sources.listen.startswith(LOOPBACK):
-            say("everyone who reaches this port can send events to the stream; there is no token")
+            say("everyone who can reach this port can send events to the stream; there is no authentication")
         return sockets.Listener(*sockets.parse_address(sources.listen, "--listen"))
     if sources.connect is not None:
         return sockets.SocketReader(*sockets.parse_address(sources.connect, "--connect"), say, once=sources.once)
@@ -132,7 +132,7 @@ def stop_signals(give_up: Callable[[], None]) -> Iterator[threading.Event]:
     try:
         yield stopping
     except KeyboardInterrupt:
-        raise InterruptedSendError("interrupted", fix="not all that was read was sent") from None
+        raise InterruptedSendError("interrupted", fix="some lines that were read were not sent") from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -79,7 +79,7 @@ def sinks(
 ) -> None:
     """List the sinks: state, rows, errors, lag. Or pause one, resume it, or retry a stalled one now."""
     if action is not None and action not in ACTIONS:
-        raise UsageError(f"'{action}' cannot be done to a sink", expected=", ".join(ACTIONS))
+        raise UsageError(f"'{action}' is not an action of sinks", expected=", ".join(ACTIONS))
     if action is not None and name is None:
         raise UsageError(f"{action} needs the name of a sink", fix=f"such as `headrace sinks {action} to_kafka`")
     with open_connection(workspace) as connection:

@@ -142,12 +142,12 @@ def send(
         why = f"stalled: {', '.join(state.stalled)}" if state.stalled else f"not all views had them after {timeout:g} s"
         raise NotReadyError(f"the events are stored, but {why}", fix="`headrace views` shows the progress of each view")
     if state and not as_json:
-        say("All views have them.")
+        say("All views include them.")
         dead, repeats = after[0] - before[0], after[1] - before[1]
         if dead > 0:
             say(f"{dead:,} could not be parsed: `headrace dead-letters {shell(stream)}` shows why", err=True)
         if repeats > 0:
-            say(f"{plural(repeats, 'repeated event')}: there before, and not counted again", err=True)
+            say(f"{plural(repeats, 'repeated event')}: sent before, and not counted again", err=True)
 
 
 def _replace(connection: Connection, name: str, file: Path, layout: FileLayout) -> SendReply:

@@ -45,9 +45,9 @@ def skip(
     if as_json:
         print_json(step)
     elif step.commit is None:
-        say(f"Nothing to leave out: stream {stream} goes on where it is.")
+        say(f"Nothing to skip: stream {stream} continues where it is.")
     else:
-        say(f"Stream {stream} goes on there; commit {step.commit} of its log records it.")
+        say(f"Stream {stream} continues there; commit {step.commit} of its log records it.")
 
 
 def _print(step: SkipStatus) -> None:

@@ -55,7 +55,7 @@ def tail(
     if start is not None and last is not None:
         raise UsageError("-n and --from contradict each other", fix="use one of both; --limit ends after N events")
     if name is not None and (last is not None or not follow):
-        raise UsageError("a subscription decides itself where it is", fix="omit -n and --no-follow with --name")
+        raise UsageError("a subscription has its own position", fix="omit -n and --no-follow with --name")
     with open_connection(workspace) as connection, suppress(KeyboardInterrupt):
         if name is not None:
             _print_received(connection, stream, name, start, where, limit, as_json=as_json)

@@ -107,7 +107,7 @@ class ShapeScope(Scope):
             if not self.may_add:
                 known = ", ".join(dict.fromkeys(column.aggregate.sql for column in self.columns))
                 raise source.error(
-                    call.at, f"{self.owner} does not hold {aggregate.sql}", expected=f"one of {known}",
+                    call.at, f"{self.owner} does not store {aggregate.sql}", expected=f"one of {known}",
                     fix="add it to SELECT or HAVING of the view",
                 )  # fmt: skip
             self.columns.append(Column(aggregate.sql, aggregate))
@@ -166,7 +166,7 @@ class ShapeReader:
                 raise source.error(node.at, f"ORDER BY {node.text} names no column", expected=expected)
             term = self.items[int(node.text) - 1]
             if term is None:
-                raise FollowUpError(f"item {node.text} of SELECT has a mistake", where=source.locate(node.at))
+                raise FollowUpError(f"item {node.text} of SELECT has an error", where=source.locate(node.at))
             expression = Expression(term)
         else:
             expression = self.check(source, node)

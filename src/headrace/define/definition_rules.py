@@ -199,8 +199,8 @@ def make_unique(columns: Sequence[str], within_ms: int, stream: str) -> UniqueEv
         raise DefinitionError(f"stream '{stream}': UNIQUE names a field twice", fix="name each field once")
     if within_ms <= 0:
         raise DefinitionError(
-            f"stream '{stream}': UNIQUE must remember ids for a time greater than 0",
+            f"stream '{stream}': UNIQUE needs an interval greater than 0",
             found=format_duration(within_ms),
-            fix="write how far apart in event time repeats may be, as in WITHIN INTERVAL 1 DAY",
+            fix="write the interval of event time, as in WITHIN INTERVAL 1 DAY",
         )
     return UniqueEvents(tuple(columns), within_ms)

@@ -109,7 +109,7 @@ _ELSEWHERE = {
     "scan.startup.group-offsets": "offsets are kept in the lake; write 'scan.startup.mode' = 'earliest-offset'",
     "endingoffsets": "a stream has no end; remove it",
     "maxoffsetspertrigger": "`append_mb` in headrace.toml limits a commit; remove it",
-    "failondataloss": "lost offsets always stop the stream; `headrace skip` goes on after them; remove it",
+    "failondataloss": "lost offsets always stop the stream; `headrace skip` continues after them; remove it",
     "wrap_single_value": "remove it: a value is an object, or of the format TEXT one text",
     "value_avro_schema_full_name": "Avro is not read; produce JSON, text or CSV",
     **dict.fromkeys(
@@ -333,7 +333,7 @@ def parse_place(text: str) -> Start:
         at = datetime.fromisoformat(text.strip())
         return Start("timestamp", int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
     raise UsageError(
-        "this is no place in a topic", found=f"'{text}'",
+        "this is not a position in a topic", found=f"'{text}'",
         expected="earliest, latest, a time such as 2026-11-17T12:00:00Z, or offsets such as 0:42,1:300",
     )  # fmt: skip
 

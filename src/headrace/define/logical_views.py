@@ -160,7 +160,7 @@ class _Builder:
             self._declare(self.views[lower])
             return self.views[lower].name
         if self.broken & {None, lower}:
-            raise FollowUpError(f"view '{statement.name}' reads '{name}', which has a mistake")
+            raise FollowUpError(f"view '{statement.name}' reads '{name}', which has an error")
         refusal = reads_stream(statement, self.streams)
         if refusal:
             raise refusal
@@ -206,7 +206,7 @@ class _Builder:
         if known is None:
             raise statement.source.error(
                 statement.sql_at,
-                f"view '{statement.name}': the column '{column}' is of type {of}, which rows of a view cannot hold",
+                f"view '{statement.name}': the column '{column}' is of type {of}, which rows of a view cannot contain",
                 fix="write CAST(… AS STRING)",
             )
         return known

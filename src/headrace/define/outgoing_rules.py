@@ -281,7 +281,7 @@ def _view_mode(
         )
     if corrections is not None and not on_close:
         raise DefinitionError(
-            f"sink '{name}': 'corrections' says what follows a settled row, but all changes are sent",
+            f"sink '{name}': 'corrections' applies to settled rows, but all changes are sent",
             fix="remove it, or add EMIT ON WINDOW CLOSE",
         )
     return mode, bool(on_close), corrections is not False
@@ -302,7 +302,7 @@ def _check_files(name: str, source: Stream | View, options: dict[str, str]) -> N
 def _refuse_startup(name: str, view: View, options: dict[str, str]) -> None:
     if options.get("scan.startup.mode", "earliest") != "earliest":
         raise DefinitionError(
-            f"sink '{name}': view '{view.name}' is sent from its present state on",
+            f"sink '{name}': view '{view.name}' is always sent from its current state on",
             found="scan.startup.mode",
             fix="remove it; it applies to sinks of streams",
         )

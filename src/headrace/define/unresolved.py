@@ -157,7 +157,7 @@ def over_view(definition: PlacedDefinition, read: StreamRead) -> DefinitionError
     query = _in_duckdb(" ".join(text[head.end() :].split())) if head else "SELECT …"
     write = f"CREATE VIEW {quote(what.name)} AS {query}"
     error = DefinitionError(
-        message, fix=f"write {write}; it is computed when it is asked", where=_place_of(definition, read)
+        message, fix=f"write {write}; it is evaluated when it is queried", where=_place_of(definition, read)
     )
     if head:
         error.write, error.replaces = write, (what.outline.start, what.outline.end)
@@ -190,7 +190,8 @@ def reads_logical(definition: PlacedDefinition, view: str) -> DefinitionError:
     what = definition.what
     kind = "sink" if isinstance(what, Sink | SinkStatement) else "alert"
     return DefinitionError(
-        f"{kind} '{what.name}' reads the logical view '{view}', which is computed when it is asked and has no changes",
+        f"{kind} '{what.name}' reads the logical view '{view}', "
+        "which is evaluated when it is queried and has no changes",
         fix="name a materialized view that it reads",
         where=what.source.locate(what.reads_at)
         if isinstance(what, SinkStatement | AlertStatement)

@@ -308,7 +308,7 @@ class ViewBuilder:
         assert isinstance(node, Call), "a window is a call"
         window = read_window(self.source, node, self.stream)
         if self.window and not same_windows(self.window, window):  # twice the same: its start and its end
-            raise self._error(node.at, "a view has one window", fix="remove one; a question can use other windows")
+            raise self._error(node.at, "a view has one window", fix="remove one; a query can use other windows")
         self.window = window
 
     def _resolve(self, node: Node) -> tuple[Node, str | None]:

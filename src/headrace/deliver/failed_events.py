@@ -156,7 +156,7 @@ class FailedCalls:
         if not self._relation.tables:
             raise UsageError(
                 f"{self._kind} '{self.stream.name}' is derived: its dead letters are not replayed",
-                fix="change the function, then `headrace apply`: views over it are built anew, with these events",
+                fix="change the function, then `headrace apply`: views over it are rebuilt with these events",
             )
         if self.refill is None:
             raise NotReadyError(
@@ -215,8 +215,8 @@ class FailedCalls:
                 if is_late and chunk.until < EventCursor(table.state.next_commit):
                     done = f"{chunk.until.commit:,} of {table.state.next_commit:,} commits of '{name}' are read"
                     raise NotReadyError(
-                        f"the dead letters of {self._kind} '{self.stream.name}' are being looked for", found=done,
-                        fix="ask again",
+                        f"the dead letters of {self._kind} '{self.stream.name}' are being searched", found=done,
+                        fix="retry",
                     )  # fmt: skip
 
     def _sql(self, base: Stream, joins: PinnedJoins | None) -> str | None:

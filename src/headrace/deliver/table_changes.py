@@ -110,7 +110,7 @@ class TableChanges:
         """One thread at a time, since there is one connection. A large table takes a while to read."""
         lock = self._session.lock
         if not lock.acquire(timeout=-1 if deadline is None else max(0.0, deadline - time.monotonic())):
-            raise NotReadyError(f"table '{step.table}' cannot be read yet: another one is being read", fix="ask again")
+            raise NotReadyError(f"table '{step.table}' cannot be read yet: another one is being read", fix="retry")
         try:
             yield
         finally:
@@ -152,7 +152,7 @@ class TableChanges:
             if deadline is not None and time.monotonic() > deadline and last < version:
                 self._known[name] = known
                 raise NotReadyError(
-                    f"table '{step.table}' is being read", found=f"{last:,} of {version:,} commits", fix="ask again"
+                    f"table '{step.table}' is being read", found=f"{last:,} of {version:,} commits", fix="retry"
                 )
         self._known[name] = known  # as the one that was used last
         while len(self._known) > MOST_TABLES:

@@ -89,7 +89,7 @@ def parse_rule(field: str, of: Type, text: str, *, nullable: bool) -> Rule:
             constant(each, of)
         except (ValueError, DefinitionError) as error:
             raise UsageError(
-                f"field '{field}': a value of choice does not fit", found=each, expected=str(of)
+                f"field '{field}': a value of choice is not valid for the field", found=each, expected=str(of)
             ) from error
     return Rule(kind, texts, numbers, null_share)
 

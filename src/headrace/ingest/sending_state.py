@@ -81,7 +81,7 @@ def _renamed(file: Resumable, same: Iterable[SameContent], note: Callable[[str],
     written_s = file.written_s()
     if match.at_end and (written_s is None or written_s > datetime.fromisoformat(other.arrived).timestamp()):
         return None
-    note(f"'{file.label}' was sent as '{other.name}' before it was renamed: what is new in it is sent")
+    note(f"'{file.label}' was sent as '{other.name}' before it was renamed: its new events are sent")
     return _continued(other.name, other, match, 0)
 
 

@@ -103,7 +103,7 @@ class Append:
         """Start where the lake ends. Raises NotReadyError or JavaEndedError while no Java process runs."""
         spark = self._session()
         if not is_alive(spark):
-            raise JavaEndedError("Java ended while an append was started", fix="it is retried")
+            raise JavaEndedError("Java ended while an append was started", fix="Headrace retries automatically")
         with self._table.turn:  # a micro-batch of the previous thread may be committing
             self.error, self._reason, self.failed_transiently, self._polls = None, None, False, False
         self._idle.restart()

@@ -137,9 +137,9 @@ class Run:
     last_us: int
 
     def read(self) -> Entries:
-        """Read its entries, mapped into memory. Raises OSError or ValueError if the file is not as it was written."""
+        """Read its entries, mapped into memory. Raises OSError or ValueError if the file has changed."""
         if Path(self.path).stat().st_size != self.count * len(NAMES) * 8:
-            raise ValueError(f"'{self.path}' is not as it was written")
+            raise ValueError(f"'{self.path}' has changed since it was written")
         columns = np.memmap(self.path, np.int64, "r", shape=(len(NAMES), self.count))
         high, low, time_us, position = (np.asarray(column) for column in columns)
         return Entries(high.view(np.uint64), low.view(np.uint64), time_us, position)

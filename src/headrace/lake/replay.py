@@ -227,7 +227,7 @@ def _check_written(aside: Path, results: Sequence[ReadableFile]) -> None:
     for path, size in written.items():
         if not os.path.exists(path) or size not in (None, os.stat(path).st_size):
             raise LostFileError(
-                f"a Spark task wrote '{path}', and this process does not see it as it was written",
+                f"a Spark task wrote '{path}', but this process reads other content",
                 fix="nothing was changed; replay again, with executors that share this folder",
             )
 

@@ -106,8 +106,8 @@ class Compaction:
             raise
         if new is None or before != _sums_of(Path(self._table.storage.locate(new.path))):
             raise CorruptionError(
-                f"lake '{self._table.folder.name}': a compacted file does not hold the rows of the {len(group)} files "
-                "that it was made of",
+                f"lake '{self._table.folder.name}': a compacted file does not contain the rows of the {len(group)} "
+                "files that it was made of",
                 fix="nothing was changed; the files are as they were",
             )
         return new

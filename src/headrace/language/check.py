@@ -209,7 +209,7 @@ class Checker:
         if name in scope.fields:
             return Term("field", scope.fields[name][1], text=scope.fields[name][0])
         if name in scope.broken:
-            raise FollowUpError(f"the declaration of '{node.name}' has a mistake", where=self.source.locate(node.at))
+            raise FollowUpError(f"the declaration of '{node.name}' has an error", where=self.source.locate(node.at))
         if name in UNSTABLE:
             raise self._error(node, f"{name} {WHY_UNSTABLE}", fix=hints.USE_EVENT_TIME)
         spellings = {lower: spelling for lower, (spelling, _) in scope.fields.items()}

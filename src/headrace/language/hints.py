@@ -17,7 +17,7 @@ from headrace.language.terms import Expression, Term, quote, render
 from headrace.lazy import later
 from headrace.types import Type
 
-USE_EVENT_TIME = "use the event time or a field of the event; a question selects the last hour by --start=-1h"
+USE_EVENT_TIME = "use the event time or a field of the event; a query selects the last hour by --start=-1h"
 MOST_DIGITS_OF_SECONDS = 11
 foreign_functions = later("headrace.language.foreign.foreign_functions")  # after a mistake only
 unavailable = later("headrace.language.foreign.unavailable")

@@ -180,7 +180,7 @@ def _unescape(source: SourceText, start: int, body: str) -> str:
 
     value = _ESCAPE.sub(replace, body)
     if "\0" in value or any(0xD800 <= ord(c) < 0xE000 for c in value):
-        raise source.error(start, "a text holds a NUL or half of a surrogate pair", fix="remove that character")
+        raise source.error(start, "a text contains a NUL or half of a surrogate pair", fix="remove that character")
     return value
 
 

@@ -288,7 +288,9 @@ class BatchLayer:
                 raise  # no event is the cause
             if not is_alive(spark):
                 self._suspects.java_ended(spark, self._stream, version, commits)
-                raise JavaEndedError("Java ended during a job of the batch layer", fix="it is retried") from error
+                raise JavaEndedError(
+                    "Java ended during a job of the batch layer", fix="Headrace retries automatically"
+                ) from error
             raise HeadraceError(
                 self._suspects.failed(self._stream, version, commits, describe_failure(version.view, error))
             ) from error

@@ -124,7 +124,7 @@ class Fused:
         if failure is not None and not version.moves:
             return f"DuckDB failed: {failure.reason}"  # its build may fail, too: commits wait for it only once
         if failure is not None and failure.retry_at > self._now():
-            return f"DuckDB failed: {failure.reason}; it is tried again after {RETRY_S:.0f} s"
+            return f"DuckDB failed: {failure.reason}; it is retried after {RETRY_S:.0f} s"
         return "Java ended while it was computed" if self._is_suspect(version) else None
 
     def _pause_reason(self, versions: Iterable[Version]) -> str | None:

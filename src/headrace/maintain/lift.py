@@ -91,7 +91,7 @@ class LiftedPart:
         return cls(**{**fields, "home": tuple(fields["home"])})
 
     def read(self) -> pa.Table | None:
-        """The partials; None if the file is lost or is not as it was written."""
+        """The partials; None if the file is lost or has changed."""
         try:
             with Path(self.path).open("rb") as file:
                 file.seek(self.start)

@@ -206,7 +206,9 @@ class Speed:
             if self._suspects is not None:
                 for version in versions:
                     self._suspects.java_ended(spark, self._stream, version, (step.from_commit, step.to_commit))
-            raise JavaEndedError("Java ended during a step of the speed layer", fix="it is retried") from error
+            raise JavaEndedError(
+                "Java ended during a step of the speed layer", fix="Headrace retries automatically"
+            ) from error
 
     def _compute(self, spark: SparkSession, step: Step, versions: Sequence[Version], folder: Path) -> list[_Computed]:
         fault_point("maintain.before_partials")

@@ -92,7 +92,7 @@ class RowDeletes:
     def _expected(self) -> str:
         names = ", ".join(field.name for field in self._key)
         text = f" or the text of '{names}'" if len(self._key) == 1 else ""
-        return f"is not a JSON object with {names}{text}, so that it does not say which row to delete"
+        return f"is not a JSON object with {names}{text}, so it does not identify the row to delete"
 
 
 def _as_object(key: bytes) -> dict[str, Any] | None:

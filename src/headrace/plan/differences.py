@@ -38,11 +38,11 @@ FREE = "free: no event is read again, the rows stay"
 _MADE_OF_OTHERS = "events made of other streams"
 _LOOSENED = "stored events do not change"
 _ADDED = "older events are parsed again where a view uses the new field"
-_NOT_NULL = "the log holds events that may be without the new field; add it as nullable: leave out NOT NULL"
+_NOT_NULL = "the log contains events that may lack the new field; add it as nullable: leave out NOT NULL"
 _CONTINUES = "it continues at the offset that the log has reached"
 _JUDGED = "it applies from the next commit on; earlier events stay as they were judged"
 _OTHER_EVENTS = (
-    "the log holds the events and offsets of the old source; declare a stream with another name for the new one, "
+    "the log contains the events and offsets of the old source; declare a stream with another name for the new one, "
     "or restore the old source"
 )
 _DECIMAL_HINT = (
@@ -50,8 +50,8 @@ _DECIMAL_HINT = (
     "write NUMERIC(38, 9) or DOUBLE to keep them"
 )
 _REFUSED = (
-    "the log holds events with the old fields; declare the new fields as a stream with another name and send to that, "
-    "or restore the old fields"
+    "the log contains events with the old fields; declare the new fields as a stream with another name and send to "
+    "that, or restore the old fields"
 )
 
 

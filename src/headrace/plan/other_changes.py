@@ -112,8 +112,8 @@ def describe_table(table: Table) -> Iterator[str]:
         yield from describe_source(table.source)
 
 
-_CREATE = "free: it is computed whenever it is asked"
-_CHANGE = "free: the next question is answered by the new definition"
+_CREATE = "free: it is evaluated when it is queried"
+_CHANGE = "free: the next query uses the new definition"
 _DROP = "nothing of it is stored"
 
 

@@ -46,7 +46,7 @@ def plan_rollback(
     way = Way("revive", to.number) if can_return(to) else choose_way(own, to.view, patience_ms)
     if way is None:
         raise ConflictError(
-            f"view '{view}': version {to.number} has the definition of the serving version, and its rows are gone",
+            f"view '{view}': version {to.number} has the definition of the serving version, and its rows were deleted",
             fix="there is nothing to roll back; `headrace refresh --full` rebuilds the view",
         )
     edit = classify(serving.view, to.view, (serving.patience_ms, patience_ms))
@@ -90,12 +90,12 @@ def _check_types(to: Version, catalog: Catalog) -> None:
     what = f"view '{to.view.name}' version {to.number}"
     for stream in to.view.streams:
         if stream not in catalog.streams:
-            raise ConflictError(f"{what} reads stream '{stream}', which is gone")
+            raise ConflictError(f"{what} reads stream '{stream}', which no longer exists")
         types = catalog.streams[stream].types()
         for name, of in to.view.reads_of(stream):
             if types.get(name) != of:
                 raise ConflictError(
-                    f"{what} reads field '{name}' as it was",
+                    f"{what} reads field '{name}' with its earlier type",
                     found=f"{types.get(name) or 'no such field'} in stream '{stream}'",
                     expected=str(of),
                     fix="edit the definition instead and apply it",

@@ -43,7 +43,7 @@ def question_limit(seconds: float) -> TimeLimit:
 
     def late(seconds: float) -> QuestionLimitError:
         return QuestionLimitError(
-            "the question was stopped at its deadline",
+            "the query was stopped at its deadline",
             found=f"no answer after {seconds:g} s",
             fix="ask by key or for less time (start, end), or raise the setting question_timeout_s",
         )
@@ -192,7 +192,7 @@ def _bounded(pieces: Iterable[Any], version: Version) -> Iterator[Any]:
 
 def _refuse_many(version: Version, rows: int) -> None:
     if rows > MOST_SHAPED:
-        raise _too_many(version, f"more than {MOST_SHAPED:,} rows in this question")
+        raise _too_many(version, f"more than {MOST_SHAPED:,} rows in this query")
 
 
 def _too_many(version: Version, found: str) -> QuestionError:
@@ -325,7 +325,7 @@ def _unknown(view: str, snapshot: Snapshot) -> HeadraceError:
         return NotReadyError(
             f"view '{view}' is being built",
             found=building.stalled or f"{building.total('built_to'):,} of {building.total('horizon'):,} commits read",
-            fix="`headrace versions` shows its progress; ask again when it serves",
+            fix="`headrace versions` shows its progress; retry when it serves",
         )
     return unknown("view", view, [version.view.name for version in snapshot.versions()])
 

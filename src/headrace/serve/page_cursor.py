@@ -103,8 +103,8 @@ def _unreadable(text: str) -> QuestionError:
 
 def _of_another_question() -> QuestionError:
     return QuestionError(
-        "the cursor belongs to another question",
-        expected="the same question, except for the limit",
+        "the cursor belongs to another query",
+        expected="the same query, except for the limit",
         fix="omit it to start from the first page",
     )
 

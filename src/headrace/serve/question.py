@@ -218,7 +218,7 @@ def _alternatives(key: Keys | None) -> tuple[Mapping[str, Value], ...]:
         alternatives += [dict(zip(mapping, values, strict=True)) for values in itertools.product(*choices)]
         if len(alternatives) > MOST_ALTERNATIVES:
             raise QuestionError(
-                "the question names too many keys at once", expected=f"at most {MOST_ALTERNATIVES}", fix="ask in parts"
+                "the query names too many keys at once", expected=f"at most {MOST_ALTERNATIVES}", fix="ask in parts"
             )
     if not alternatives:
         raise QuestionError("a key is given with no value", found=repr(key), expected="at least one value")
@@ -253,7 +253,7 @@ def _order(order: Any) -> str:
         return OLDEST
     if order not in (OLDEST, NEWEST):
         raise QuestionError(
-            "order says which windows come first", found=repr(order)[:60], expected=f"'{OLDEST}' or '{NEWEST}'"
+            "the order of windows is not known", found=repr(order)[:60], expected=f"'{OLDEST}' or '{NEWEST}'"
         )
     return str(order)
 
@@ -293,7 +293,7 @@ def _limit(limit: Any) -> int | None:
 def _unknown_parameter(name: str) -> QuestionError:
     names = ("key.<name>", *PARAMETERS)
     return QuestionError(
-        f"a question has no parameter '{name}'",
+        f"a query has no parameter '{name}'",
         expected=", ".join(names),
         fix=did_you_mean(name, PARAMETERS) or f"to filter by a key write key.{name}=",
     )

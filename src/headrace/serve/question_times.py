@@ -187,7 +187,7 @@ def read_as_of(version: Any, timestamp: Any) -> AsOf | None:
     has_version, has_timestamp = version is not None, timestamp is not None
     if has_version and has_timestamp:
         raise QuestionError(
-            "a question takes only one of them", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"
+            "a query takes only one of them", found=f"{VERSION} and {TIMESTAMP}", fix="leave one of them out"
         )
     if isinstance(version, Mapping) or (isinstance(version, str) and "=" in version):
         return AsOf(of_streams=_read_streams(version))

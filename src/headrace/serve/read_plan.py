@@ -174,7 +174,7 @@ def _check_calendar(calendar: Calendar, pane: int) -> None:
             found=f"panes of {format_duration(pane)}",
             expected=f"panes that divide {tile}",
             fix="ask in UTC, " * (calendar.zone != UTC_NAME and DAY_MS % pane == 0)
-            + f"or declare the view with windows of {tile}: its questions merge them",
+            + f"or declare the view with windows of {tile}: queries merge them",
         )
 
 
@@ -218,7 +218,7 @@ def _refuse_time(question: Question) -> None:
         if value is not None:
             raise QuestionError(
                 f"view '{question.view}' has no window, so it takes no {name}",
-                expected="a question by keys only",
+                expected="a query by keys only",
                 fix="declare the view with window(…) in GROUP BY to ask by time",
             )
 
@@ -300,14 +300,14 @@ def find_cell(question: CellQuestion, version: Version) -> Cell:
     if window is None:
         next_ms = (ms // read_plan.windows.every_ms + 1) * read_plan.windows.every_ms
         raise QuestionError(
-            f"no window of view '{view.name}' holds that time",
+            f"no window of view '{view.name}' contains that time",
             found=iso_ms(ms),
             expected=f"a time before {iso_ms(next_ms - read_plan.windows.every_ms + read_plan.windows.size_ms)} "
             f"or from {iso_ms(next_ms)} on",
         )
     if window[1] > LAST_MS:
         raise QuestionError(
-            f"no window of view '{view.name}' holds that time",
+            f"no window of view '{view.name}' contains that time",
             found=iso_ms(ms),
             expected="a time whose window ends in the year 9999 or before",
         )
@@ -319,14 +319,14 @@ def _at_ms(question: CellQuestion, version: Version) -> int:
     assert window is not None, "only for a view with windows"
     if question.at is None:
         raise QuestionError(
-            f"view '{question.view}' has windows: say which one",
+            f"view '{question.view}' has windows, so a time must be given",
             found="no time",
             expected="any time in the window, such as its window_start",
             fix="give --at TIME (over HTTP and in Python: at)",
         )
     if not question.at.relative:
         if question.at.ms < 0:
-            raise QuestionError("no pane holds that time", found=str(question.at), expected="a time from 1970 on")
+            raise QuestionError("no pane contains that time", found=str(question.at), expected="a time from 1970 on")
         return question.at.ms
     if version.newest_us is None:
         raise QuestionError(f"view '{question.view}' has no event yet to count from", expected="a time in ISO 8601")

@@ -237,7 +237,7 @@ def _refuse_merged(condition: Expression, view: View, merged: Sequence[str], *, 
         if name in used:
             whose = f"HAVING of view '{view.name}'" if own else "having"
             raise QuestionError(
-                f"{whose} names the key '{name}', which the question merges",
+                f"{whose} names the key '{name}', which the query merges",
                 fix="keep the key in by" + (", or ask with having='', or another condition" if own else ""),
             )
 

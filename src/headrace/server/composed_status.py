@@ -113,7 +113,7 @@ def refuse_logical(logical: Mapping[str, LogicalView], view: str, what: str) -> 
     """Refuse what only a materialized view has."""
     if view in logical:
         raise QuestionError(
-            f"view '{view}' is logical: it is computed when it is asked and has no {what}",
+            f"view '{view}' is logical: it is evaluated when it is queried and has no {what}",
             fix=f"name a view that it reads: {', '.join(parts_of(logical[view], logical))}",
         )
 

@@ -89,7 +89,7 @@ class ViewVersions:
     def start_refresh(self, view: str, *, full: bool = False, tables: str | None = None) -> RefreshStatus:
         """Have the batch layer take over what the speed layer has; in full: build the view anew beside it.
 
-        A view over a table is computed again from its rows and compared; in full: made of them anew.
+        A view over a table is computed again from its rows and compared; in full: rebuilt from them.
 
         With `tables` "now" all events so far are joined to tables as they are now, with "recorded" as they were, with
         "missing" as before, but keys that were missing are looked for in the tables as they are now.

@@ -53,7 +53,7 @@ class Job:
         context = spark.sparkContext
         with self._lock:
             if self.cancelled:
-                raise UnavailableError("the question was cancelled", fix="ask again")
+                raise UnavailableError("the query was cancelled", fix="retry")
             self._spark, self._group, self._running_events = spark, f"history-{uuid.uuid4().hex}", events
         try:
             context.setJobGroup(self._group, what, interruptOnCancel=True)
@@ -62,7 +62,7 @@ class Job:
         except Exception as error:
             if is_alive(spark):
                 raise
-            raise JavaEndedError("Spark was restarted while it worked on the question", fix="ask again") from error
+            raise JavaEndedError("Spark was restarted while it ran the query", fix="retry") from error
         finally:
             with self._lock:
                 self._spark = None

@@ -58,7 +58,7 @@ class SparkProcess:
         """The session; StartingError while Java starts."""
         session = self._session
         if session is None:
-            raise StartingError(self.trouble or "Spark is starting", fix="ask again in some seconds")
+            raise StartingError(self.trouble or "Spark is starting", fix="retry in some seconds")
         return session
 
     def run(self) -> None:
@@ -95,7 +95,7 @@ class SparkProcess:
     def _note_failed_start(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, HeadraceError) else one_line(error)
         self.failed_starts += 1
-        self.trouble = f"Spark cannot be restarted: {reason}; it is retried"
+        self.trouble = f"Spark cannot be restarted: {reason}; Headrace retries automatically"
         log.error("spark cannot be restarted", error=reason)
 
     def _serve(self, session: SparkSession) -> None:

@@ -63,7 +63,7 @@ def check_written(files: Iterable[Written]) -> None:
                 continue
             present = f"{size:,} bytes with {rows:,} rows"
         raise LostFileError(
-            f"a Spark task wrote '{file.path}', and this process does not see it as it was written",
+            f"a Spark task wrote '{file.path}', but this process reads other content",
             found=present,
             expected=f"{file.size:,} bytes with {file.rows:,} rows",
             fix="nothing of the job was applied, and Headrace retries it; executors must share this folder",

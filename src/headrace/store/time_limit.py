@@ -88,7 +88,7 @@ class TimeLimit:
 
     def _error(self) -> HeadraceError:
         if self._stopping:
-            return UnavailableError("the server is stopping", fix="ask again when it runs")
+            return UnavailableError("the server is stopping", fix="retry when it runs")
         return self._late(self._seconds)
 
 

@@ -155,7 +155,7 @@ def answer_routes(runtime: Runtime, max_body: int) -> APIRouter:
         for name in fields:
             if name not in ("key", *PARAMETERS):
                 raise QuestionError(
-                    f"'{name}' is not a parameter of a question",
+                    f"'{name}' is not a parameter of a query",
                     expected=f"key, {', '.join(PARAMETERS)}",
                     fix=did_you_mean(name, ("key", *PARAMETERS)),
                 )

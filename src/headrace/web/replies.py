@@ -91,7 +91,9 @@ def add_error_handlers(app: FastAPI) -> None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         return reply_error(
-            RequestError(f"'{place}' does not fit", found=repr(first.get("input"))[:200], expected=str(first["msg"]))
+            RequestError(
+                f"'{place}' has an invalid value", found=repr(first.get("input"))[:200], expected=str(first["msg"])
+            )
         )
 
 

@@ -218,7 +218,7 @@ def test_a_damaged_cache_costs_time_only(lake: UniqueLake) -> None:
     for file in (lake.folder / "scratch-0").rglob("*.ids"):
         file.write_bytes(b"")
     lake.post(Sent("a", 1).line())
-    with pytest.raises(ValueError, match="not as it was written"):
+    with pytest.raises(ValueError, match="changed since it was written"):
         lake.commit()
     lake.index.reset()  # as the append does after every failure
     lake.commit()

@@ -258,7 +258,7 @@ def test_key_values_are_typed_by_the_key(store: DuckStore, key: str, right: list
         ({"version_as_of": {"a": 1.5}}, "version_as_of is not a number of commits; found 1.5"),
         ({"timestamp_as_of": ""}, "timestamp_as_of is not a time; found ''"),
         ({"timestamp_as_of": "-1 parsec"}, "timestamp_as_of: .*unknown unit; found 'parsec'"),
-        ({"order": "up"}, "order says which windows come first; found 'up'; expected 'oldest' or 'newest'"),
+        ({"order": "up"}, "the order of windows is not known; found 'up'; expected 'oldest' or 'newest'"),
         ({"window": "all", "every": "5m"}, "window 'all' is one window; found every '5m'; leave out every"),
         ({"view": "total", "start": "-1h"}, "view 'total' has no window, so it takes no start.*declare"),
         ({"view": "total", "window": "1h"}, "takes no window"),

@@ -301,7 +301,7 @@ def _groups(
                 window_ = bucket
             elif isinstance(what, model.Window) and name is None:
                 if window_:
-                    raise DefinitionError("a view has one window", fix="remove one; a question can use other windows")
+                    raise DefinitionError("a view has one window", fix="remove one; a query can use other windows")
                 window_ = what
             elif isinstance(what, SourceText):
                 keys.append(_key(name, what, scope))

@@ -30,7 +30,7 @@ def read_unique(
         )
     if within_ms is None:
         raise DefinitionError(
-            f"stream '{stream}': unique does not say how far apart repeats of an event may be", fix='add within="1 day"'
+            f"stream '{stream}': unique has no interval within which events are compared", fix='add within="1 day"'
         )
     names = [check_unique_column(column, fields, stream) for column in columns]
     return make_unique(names, within_ms, stream)

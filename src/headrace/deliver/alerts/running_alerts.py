@@ -173,7 +173,9 @@ class Alerts:
         """Hold notices back for a time: all of an alert, or those about rows with these values."""
         watch = self._find(name)
         if for_ms <= 0:
-            raise QuestionError("a silence lasts for a time", found=f"{for_ms} ms", expected="more than 0")
+            raise QuestionError(
+                "the duration of a silence is out of range", found=f"{for_ms} ms", expected="more than 0"
+            )
         now_us = time.time_ns() // 1000
         silence = AlertSilence(uuid.uuid4().hex[:8], dict(values), now_us + for_ms * 1000, reason)
 

@@ -157,7 +157,7 @@ class Poster:
         if 300 <= status < 400:
             place = host_only(reply_headers.get("location", "?"))
             raise RefusedError(message, fix=f"write the URL that it redirects to, at {place}")
-        raise RefusedError(message, fix="change the sink or the server; it is tried again from time to time")
+        raise RefusedError(message, fix="change the sink or the server; Headrace retries from time to time")
 
     def close(self) -> None:
         """Close the connection."""

@@ -145,7 +145,7 @@ class Client:
             elif time.monotonic() > deadline:
                 raise DestinationError(
                     f"sink '{self.sink}': topic '{topic}' at {self.servers} cannot be read to its end",
-                    fix="it is tried again",
+                    fix="Headrace retries automatically",
                 )
             for message in messages:
                 error = message.error()
@@ -195,7 +195,7 @@ class Client:
             return DestinationError(f"sink '{self.sink}': a property is not valid: {text}", fix="correct the option")
         if what is not None:
             return DestinationError(f"{place}: {what} ({text})")
-        return DestinationError(f"{place} cannot be written: {text}", fix="it is tried again")
+        return DestinationError(f"{place} cannot be written: {text}", fix="Headrace retries automatically")
 
     def missing_topic(self) -> DestinationError:
         """The error for a topic that is not there."""

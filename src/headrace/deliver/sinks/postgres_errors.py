@@ -47,7 +47,7 @@ def explained(error: psycopg.Error, sink: str, table: str, place: str) -> Destin
         return DestinationError(f"sink '{sink}': PostgreSQL at {place}: {message}", fix="create it, or correct the URL")
     if state in UNAVAILABLE or state[:2] in UNAVAILABLE:
         reason = UNAVAILABLE.get(state) or UNAVAILABLE[state[:2]]
-        fix = FIXES.get(state, "it is tried again")
+        fix = FIXES.get(state, "Headrace retries automatically")
         return DestinationError(f"{title} cannot be written: {reason} ({message})", fix=fix)
     if not state:
         return _connecting(message, sink, place)
@@ -66,7 +66,7 @@ def _connecting(message: str, sink: str, place: str) -> DestinationError:
         return DestinationError(f"sink '{sink}': PostgreSQL at {place}: {message}", fix="create it, or correct the URL")
     return DestinationError(
         f"sink '{sink}': PostgreSQL at {place} cannot be reached: {message}",
-        fix="start it, or correct the option 'url'; it is tried again",
+        fix="start it, or correct the option 'url'; Headrace retries automatically",
     )
 
 
@@ -89,7 +89,7 @@ def _refused(error: psycopg.Error, state: str, message: str, title: str) -> Dest
         )
     if state[:2] == "22":
         return DestinationError(
-            f"{title}: a value does not fit its column: {message}", fix="give the column a wider type"
+            f"{title}: a value is not valid for its column: {message}", fix="give the column a wider type"
         )
     if state[:2] == "23":
         constraint = f" '{error.diag.constraint_name}'" if error.diag.constraint_name else ""

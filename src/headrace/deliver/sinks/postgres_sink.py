@@ -129,7 +129,7 @@ class PostgresWriter:
         if progress.cursor != self._cursor:
             raise DestinationError(
                 f"sink '{self._target.sink}': another process has written to table {self._target.table}",
-                fix="it goes on from there; if two workspaces have this name, rename the folder of one",
+                fix="it continues from there; if two workspaces have this name, rename the folder of one",
             )
         # Rows of another definition of the sink, or from before it was created, are replaced.
         first = _identity(progress.cursor) != _identity(batch.cursor)

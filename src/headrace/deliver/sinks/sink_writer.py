@@ -117,7 +117,7 @@ def _with_defaults(sink: Sink, workspace: Workspace) -> Sink:
     options = {**shared, **dict(sink.options)}
     if not options.get(SERVERS):
         raise DestinationError(
-            f"sink '{sink.name}' does not say where Kafka is",
+            f"sink '{sink.name}' has no address of Kafka",
             fix=f"add {SERVERS} = 'host:9092' to WITH (…), or bootstrap.servers to [kafka] in headrace.toml",
         )
     return replace(sink, options=tuple(sorted(options.items())))

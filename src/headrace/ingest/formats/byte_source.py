@@ -153,7 +153,7 @@ class Unpacked:
             raise IngestError(
                 f"the {self._compression} data cannot be unpacked",
                 found=str(error).partition("\n")[0],
-                fix="is it truncated? send the complete data",
+                fix="it may be truncated; send the complete data",
             ) from error
 
 

@@ -38,7 +38,7 @@ def parquet_lines(file: Any, rows: int = ROWS, piece_bytes: int = PIECE_BYTES) -
         raise IngestError(
             "the Parquet file cannot be read",
             found=str(error).partition("\n")[0],
-            fix="is it complete? the footer at its end is needed",
+            fix="it may be incomplete; the footer at its end is needed",
         ) from error
 
 

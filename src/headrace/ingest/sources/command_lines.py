@@ -113,7 +113,7 @@ class Command:
             self.is_finished = True
             return
         ran_s = time.monotonic() - self._started_at
-        self._say(f"the command {how} after {ran_s:.0f} s; it is started again {self._back_off.start(ran_s)}")
+        self._say(f"the command {how} after {ran_s:.0f} s; it is restarted {self._back_off.start(ran_s)}")
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -277,7 +277,7 @@ def _table_of_changes(form: re.Match[str]) -> tuple[str, str]:
     if _DELETES.search(rest):
         message += "; deletes (APPLY AS DELETE WHEN) are not available: leave such rows out in a view over it"
     if re.search(r"\bSCD\s+TYPE\s+2\b", rest, re.IGNORECASE):
-        message += "; earlier rows (SCD TYPE 2) are those of a question with --timestamp-as-of"
+        message += "; earlier rows (SCD TYPE 2) are available by --timestamp-as-of"
     return message, f"CREATE TABLE {target} PRIMARY KEY ({keys}) AS SELECT {selected} FROM {stream}"
 
 

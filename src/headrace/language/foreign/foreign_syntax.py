@@ -397,7 +397,7 @@ def _read_share(cursor: TokenCursor) -> str:
 def _no_sets(cursor: TokenCursor, words: str, at: int, write: str | None = None) -> DefinitionError:
     return cursor.error(
         cursor.tokens[at].start,
-        f"GROUP BY … {words} is not supported: a question merges any of the keys",
+        f"GROUP BY … {words} is not supported: a query can merge any of the keys",
         fix="group by all keys; by=country asks for the totals of each country, by= for the grand total",
         write=write,
         span=None if write is None else cursor.span_since(at),

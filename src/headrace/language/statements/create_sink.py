@@ -59,7 +59,7 @@ def read_sink(cursor: TokenCursor, start: int) -> SinkStatement:
             raise cursor.unexpected("WHERE, WITH (…), FORMAT, EMIT or ';'")
     if "WITH" not in clauses:
         raise cursor.error(
-            name.start, f"sink '{name.text}' does not say where to send to",
+            name.start, f"sink '{name.text}' names no connector",
             fix="add WITH (connector = 'kafka', …), or 'postgres', 'files' or 'http'",
         )  # fmt: skip
     return SinkStatement(

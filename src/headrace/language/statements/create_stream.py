@@ -361,7 +361,7 @@ def _read_within(cursor: TokenCursor, at: int, names: tuple[Token, ...], columns
                 write=" ", end=cursor.last_end,
             )  # fmt: skip
         raise cursor.error(
-            at, f"{owner}: UNIQUE does not say how far apart repeats of an event may be",
+            at, f"{owner}: UNIQUE has no interval within which events are compared",
             expected="WITHIN and a time", write=f"{written} WITHIN INTERVAL 1 DAY", end=cursor.last_end,
         )  # fmt: skip
     in_parentheses = cursor.accept_symbol("(")

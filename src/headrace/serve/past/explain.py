@@ -162,7 +162,7 @@ class Explainer:
                 raise
             except Exception as error:  # errors of Spark have no common base
                 if job.cancelled:
-                    raise UnavailableError("the question was cancelled", fix="ask again") from error
+                    raise UnavailableError("the query was cancelled", fix="retry") from error
                 raise from_spark(error) or UnavailableError(f"Spark cannot read the log: {one_line(error)}") from error
 
     def _nearest_times(self, events: Any, stream: Stream, cell: Cell) -> tuple[int | None, int | None]:
@@ -199,7 +199,7 @@ class Explainer:
             )
         waiting = counts.events - counts.in_view
         if waiting:
-            return f"{waiting:,} of these events have not reached the view yet; ask again in a moment"
+            return f"{waiting:,} of these events are not in the view yet; retry in a moment"
         return None
 
 

@@ -55,7 +55,7 @@ def build_as_of(
         raise
     except Exception as error:  # errors of Spark have no common base
         if job.cancelled:
-            raise UnavailableError("the question was cancelled", fix="ask again") from error
+            raise UnavailableError("the query was cancelled", fix="retry") from error
         failure = from_spark(error) or UnavailableError(f"as of: view '{version.view.name}': {one_line(error)}")
         raise failure from error
 

@@ -212,7 +212,7 @@ class LakeQuestions:
                 if not version.view.fits(stream):
                     raise NotReadyError(
                         f"view '{version.view.name}' is being rebuilt for the new types of stream '{stream.name}'",
-                        fix="ask again when its next version serves",
+                        fix="retry when its next version serves",
                     )
                 parts.append(past_build.PastPart(stream, table, commits[stream.name]))
             with self._turn(job or Job()) as running:
@@ -243,7 +243,7 @@ class LakeQuestions:
     @contextmanager
     def _turn(self, job: Job) -> Iterator[Job]:
         if not self._turns.acquire(blocking=False):
-            raise OverloadError(f"{AT_ONCE} such questions are already running", fix="ask again in some seconds")
+            raise OverloadError(f"{AT_ONCE} such queries are already running", fix="retry in some seconds")
         self._running.add(job)
         try:
             if self._stopping:
@@ -251,7 +251,7 @@ class LakeQuestions:
             yield job
         except Exception as error:
             if self._stopping:
-                raise UnavailableError("the server is stopping", fix="ask again when it runs") from error
+                raise UnavailableError("the server is stopping", fix="retry when it runs") from error
             raise
         finally:
             self._running.discard(job)
@@ -269,7 +269,7 @@ def _check_streams(as_of: AsOf, version: Version, streams: Sequence[str]) -> Non
     example = f"such as {write_commits({stream: version.commits.get(stream, 1) for stream in streams})}"
     reads = f"view '{version.view.name}' reads several streams"
     if set(streams) != set(version.view.streams):
-        reads = f"the question is about streams {', '.join(streams)}"
+        reads = f"the query is about streams {', '.join(streams)}"
     if as_of.commits is not None and len(streams) > 1:
         raise QuestionError(
             f"{reads}, and each numbers its own commits",

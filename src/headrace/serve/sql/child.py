@@ -176,9 +176,9 @@ def _create_logical(connection: duckdb.DuckDBPyConnection, name: str, query: str
         connection.execute(f"CREATE VIEW {quoted(name)} AS {query}").fetchall()
     except (duckdb.BinderException, duckdb.CatalogException) as error:
         raise QueryError(
-            f"logical view '{name}' does not fit the versions that serve now",
+            f"logical view '{name}' cannot be evaluated over the versions that serve now",
             found=_describe_error(error, query)["message"],
-            fix="ask again when the builds of the views that it reads are ready: `headrace views` shows them",
+            fix="retry when the builds of the views that it reads are ready: `headrace views` shows them",
         ) from error
 
 

@@ -59,7 +59,7 @@ class Child:
             raise HeadraceError(
                 "the process for SQL cannot start",
                 found=_name(self.exit_code()),
-                fix="is there memory for it?",
+                fix="check the free memory",
             ) from error
         parent_end.settimeout(None)
 
@@ -196,7 +196,7 @@ class Children:
     def _failure(self, child: Child, code: int) -> HeadraceError:
         """The error for a child that ended unexpectedly."""
         if self._closed:
-            return UnavailableError("the server is stopping", fix="ask again when it runs")
+            return UnavailableError("the server is stopping", fix="retry when it runs")
         if child.late:
             return _late(self.timeout_s)
         log.warning("a process for SQL broke off", code=code)

@@ -164,7 +164,7 @@ class _Evaluation:
         query = _select(self.view, self.question, self.where, skip)
         if len(query.encode()) > LONGEST_BYTES:
             raise QuestionError(
-                f"the question names too many keys of logical view '{self.view.name}' at once",
+                f"the query names too many keys of logical view '{self.view.name}' at once",
                 found=f"{len(self.where):,} keys",
                 fix="ask in parts",
             )

@@ -76,14 +76,14 @@ def check_text(query: Any, limit: Any) -> tuple[str, int | None]:
     if size > LONGEST_BYTES:
         raise SqlError("the query is too long", found=f"{size:,} bytes", expected=f"at most {LONGEST_BYTES:,}")
     if "\0" in query:
-        raise SqlError("the query holds a NUL character", fix="leave it out")
+        raise SqlError("the query contains a NUL character", fix="leave it out")
     if limit is None:
         return query, DEFAULT_LIMIT
     if limit == ALL_ROWS:
         return query, None
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= HIGHEST_LIMIT:
         raise SqlError(
-            "limit does not fit", found=repr(limit)[:40], expected=f"a number from 1 to {HIGHEST_LIMIT:,}, or all"
+            "limit is out of range", found=repr(limit)[:40], expected=f"a number from 1 to {HIGHEST_LIMIT:,}, or all"
         )
     return query, limit
 

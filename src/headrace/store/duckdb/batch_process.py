@@ -115,7 +115,7 @@ def _ask(job: Mapping[str, Any], what: str, stopping: Callable[[], bool]) -> dic
     except ValueError as error:
         last = stderr.decode(errors="replace").strip().splitlines()[-1:]
         reason = last[0] if last else f"its process ended with {process.returncode}"
-        raise UnavailableError(what, found=reason, fix="nothing was changed; it is retried automatically") from error
+        raise UnavailableError(what, found=reason, fix="nothing was changed; Headrace retries automatically") from error
     if "error" in result:
         kind = getattr(errors, result.pop("error"))
         raise kind(**result)

@@ -236,7 +236,7 @@ def _explain(error: Exception, what: str, place: Path, inputs: Sequence[Path]) -
     if is_disk_full(error):
         return disk_full(what, place.parent, "nothing was changed; free space there; it is then retried automatically")
     if isinstance(error, (duckdb.OutOfMemoryException, MemoryError)):
-        return UnavailableError(what, found=message, expected="enough memory", fix="it is retried automatically")
+        return UnavailableError(what, found=message, expected="enough memory", fix="Headrace retries automatically")
     broken = next((path for path in inputs if str(path) in str(error)), None)
     if broken is None:
         return HeadraceError(what, found=message)

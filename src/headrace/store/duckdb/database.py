@@ -285,7 +285,7 @@ def _connect(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
         message = str(error).splitlines()[0]
         if isinstance(error, duckdb.IOException) and "lock" in str(error).lower():
             raise HeldError(
-                f"store {path} is held by another process",
+                f"store {path} is in use by another process",
                 found=message,
                 fix="use the running server, or stop it first",
             ) from error

@@ -202,7 +202,7 @@ class DuckStore(DuckReader):
         with self._transaction() as connection:
             version = self._expect(connection, view, number, "retired")
             if not version.complete:
-                raise gone(view, number, "its rows are gone")
+                raise gone(view, number, "its rows were deleted")
             self._remove_unserved(connection, read_versions(connection, view))
             old = _serving(connection, view)
             change(connection, self._fence, version, state="ready", replaces=old and old.number)
@@ -277,7 +277,7 @@ class DuckStore(DuckReader):
         ((highest,),) = run(connection, "SELECT max(fence) FROM versions")
         if highest is not None and highest != self._fence:
             raise FencedError(
-                "who follows a view was not changed",
+                "the readers of a view were not recorded",
                 found=f"fence {highest} in the store",
                 expected=f"fence {self._fence}",
                 fix=FENCED,
@@ -352,7 +352,7 @@ class DuckStore(DuckReader):
     def note_audit(self, audit: Audit) -> None:
         with self._transaction() as connection:
             version = self._expect(connection, audit.view, audit.number, "serving")
-            alarm = None if audit.agreed else f"it is not what the rows of its table give: {_off(audit)}"
+            alarm = None if audit.agreed else f"it differs from the rows of its table: {_off(audit)}"
             change_base(connection, self._fence, version, audit.stream, alarm=alarm)
             insert_audit(connection, audit)
 

@@ -284,7 +284,7 @@ class DuckSnapshot:
             raise NotReadyError(
                 f"view '{version.view.name}' version {version.number} has no rows to read",
                 found=f"state {version.state}",
-                fix="ask again when it is built; `headrace versions` shows the progress",
+                fix="retry when it is built; `headrace versions` shows the progress",
             )
         batch = [TableSource(self._database.attach(t.file), batch=True) for t in version.batch]
         # A cell of a view over a table may be without rows: it is not shown.

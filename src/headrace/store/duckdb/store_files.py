@@ -27,7 +27,7 @@ def open_store(data: Path, fence: int) -> DuckStore:
     try:
         store = _open(newest, fence)
     except HeldError:
-        log.warning("the store is held by a process that lost its lease; views are recomputed", file=str(newest))
+        log.warning("the store is in use by a process that lost its lease; views are recomputed", file=str(newest))
         files.append(fresh)
         store = _open(fresh, fence)
     except OutdatedError as error:
@@ -73,7 +73,7 @@ def _open(file: Path, fence: int) -> DuckStore:
     if note.exists():
         raise CorruptionError(f"store {file} was found damaged while it was in use")
     if not file.exists() and file.with_name(file.name + ".wal").exists():
-        raise CorruptionError(f"store {file} is gone but for its write-ahead log")
+        raise CorruptionError(f"store {file} is missing, except for its write-ahead log")
     return DuckStore.open(file, fence, batch_folder=batch_folder(file.parent.parent))
 
 

@@ -1,6 +1,6 @@
 """Small texts that outlive the database: the progress of sinks, the highest number of each view's versions.
 
-A database that is held by another process, damaged or of an older format is replaced by an empty one: views can
+A database that is in use by another process, damaged or of an older format is replaced by an empty one: views can
 be computed again. These texts cannot, so each is a file beside it. The folder carries the fence of its writer: who
 takes over renames it, and the writer before cannot write any more.
 """

@@ -52,7 +52,7 @@ def export_rows(snapshot: DuckSnapshot, version: Version, folder: Path) -> Versi
         raise UnavailableError(
             f"view '{view.view.name}' cannot be compared with table '{over.table}'",
             found=f"{commits_text(view)}; the table has {commits_text(table) if table else 'no rows'}",
-            fix=f"it is tried again; {view.stalled or 'the view is rebuilt first'}",
+            fix=f"Headrace retries automatically; {view.stalled or 'the view is rebuilt first'}",
         )
     _write(snapshot, f"{_cells(view.view, speed_tables(view)[0])} WHERE {EVENTS} > 0", folder / CELLS)
     rows = present_rows(table.view, [name for name, _ in view.view.reads], snapshot.stored_in(table))

@@ -194,7 +194,9 @@ def check_batch_layer(workspace: Workspace, *, deep: bool) -> list[Finding]:
         ]
     slices = damaged_slices(workspace.builds)
     return findings + [
-        warn("builds", f"slice '{path}' is not as it was written", "nothing: it is computed again from the lake")
+        warn(
+            "builds", f"slice '{path}' has changed since it was written", "nothing: it is computed again from the lake"
+        )
         for path in slices
     ]
 

@@ -117,7 +117,7 @@ def check_lease(workspace: Workspace) -> Finding:
     if holder.may_run():
         return warn(
             "lease",
-            f"process {holder.pid} holds the workspace but was silent for {holder.silent_s():,.0f} s",
+            f"process {holder.pid} has the workspace, but sent no heartbeat for {holder.silent_s():,.0f} s",
             "if it is suspended or hangs, end it; the next `headrace up` takes over",
         )
     return good("lease", f"free: process {holder.pid} ended without a clean stop; the next `up` takes over at once")

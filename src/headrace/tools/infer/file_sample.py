@@ -90,7 +90,9 @@ def read_sample(path: Path, fields: tuple[str, ...] = ()) -> FileSample:
     if not sample.rows:
         start = sample.events[0][:40].decode(errors="replace") if sample.events else "only a header"
         raise IngestError(
-            f"file '{path}' holds no event that can be read", found=repr(start), expected=f"JSON objects, as {_FORMS}"
+            f"file '{path}' contains no event that can be read",
+            found=repr(start),
+            expected=f"JSON objects, as {_FORMS}",
         )
     return sample
 
@@ -157,7 +159,7 @@ def _csv_layout(path: Path, head: bytes, fields: tuple[str, ...]) -> tuple[FileL
             f"file '{path}' has one column",
             found=first_titles[:80],
             expected=f"{_FORMS}; columns separated by , ; | or tab",
-            fix="if it holds lines of text, name it .txt or .log: its stream has the format TEXT then",
+            fix="if it contains lines of text, name it .txt or .log: its stream has the format TEXT then",
         )
     if fields:
         return FileLayout(Format.CSV, delimiter, fields), list(fields)

@@ -91,7 +91,7 @@ class AnswerReader:
 
 
 def _no_past(*_: Any, **__: Any) -> Any:
-    raise AssertionError("questions of tests have no AS OF")
+    raise AssertionError("queries of tests have no AS OF")
 
 
 Commits = Sequence[tuple[str, Commit]]  # in order, each with the name of its stream

@@ -159,10 +159,10 @@ def read_question(ask: YamlFields | Text, catalog: Catalog) -> Request:
     """The question, with the parameters of `headrace ask`. Raises QuestionError for values that make no sense."""
     fields = ask.values if isinstance(ask, YamlFields) else {VIEW: ask}
     if isinstance(ask, YamlFields):
-        ask.check_names("a question", PARAMETERS)
+        ask.check_names("a query", PARAMETERS)
     view = fields.get(VIEW)
     if not isinstance(view, Text) or not view.value:
-        raise (view or ask).error("a question names a view", expected="such as {view: traffic}")
+        raise (view or ask).error("a query names a view", expected="such as {view: traffic}")
     known = [*catalog.views, *catalog.logical]
     if view.value not in known:
         hint = did_you_mean(view.value, known)

@@ -132,7 +132,7 @@ def _read_test(node: YamlNode) -> DefinitionTest:
         events = {stream: (streams.names[stream], value) for stream, value in streams.values.items()}
     ask = test.values.get("ask")
     if ask is not None and not isinstance(ask, YamlFields | Text):
-        raise ask.error("a test asks one question", found=f"a {ask.kind}", expected="such as {view: traffic}")
+        raise ask.error("a test has one query", found=f"a {ask.kind}", expected="such as {view: traffic}")
     definitions = test.values.get("definitions")
     if definitions is not None and not isinstance(definitions, Text):
         raise definitions.error("definitions are SQL", found=f"a {definitions.kind}", expected="a text, after |")
@@ -144,9 +144,9 @@ def _read_test(node: YamlNode) -> DefinitionTest:
 def _check_whole(test: YamlFields, ask: YamlNode | None, expected: Expected) -> None:
     of_question = expected.rows is not None or expected.corrections is not None
     if of_question and ask is None:
-        raise test.names["expect"].error("rows and corrections are those of a question", fix="add ask: {view: …}")
+        raise test.names["expect"].error("rows and corrections need a query", fix="add ask: {view: …}")
     if ask is not None and not of_question and expected.errors is None:
-        raise test.names["ask"].error("nothing is expected of the question", fix="add rows: to expect")
+        raise test.names["ask"].error("nothing is expected of the query", fix="add rows: to expect")
     if expected.changes is not None and "definitions" not in test.values:
         raise test.names["expect"].error("changes are those of a plan", fix="add definitions: with the changed SQL")
 
@@ -192,7 +192,7 @@ def _changes(node: YamlNode) -> dict[str, Text]:
         if not isinstance(value, Text) or value.value not in CHANGES:
             word = value.value if isinstance(value, Text) else f"a {value.kind}"
             raise value.error(
-                "it is not a change", found=word, expected=", ".join(CHANGES), fix=did_you_mean(word, CHANGES)
+                "the value is not a change", found=word, expected=", ".join(CHANGES), fix=did_you_mean(word, CHANGES)
             )
         changes[name] = value
     return changes
@@ -211,21 +211,21 @@ def _tolerance(node: YamlNode) -> Tolerance:
         if not amount >= 0:
             raise InvalidOperation
     except InvalidOperation:
-        raise node.error("it is not a tolerance", found=repr(text), expected="such as 0.01 or 2%") from None
+        raise node.error("the value is not a tolerance", found=repr(text), expected="such as 0.01 or 2%") from None
     return Tolerance(amount / 100, relative=True) if text.endswith("%") else Tolerance(amount)
 
 
 def _flag(node: YamlNode) -> bool:
     value = node.literal()
     if not isinstance(value, bool):
-        raise node.error("it is not a truth value", found=repr(value), expected="true or false")
+        raise node.error("the value is not a boolean", found=repr(value), expected="true or false")
     return value
 
 
 def _count(node: YamlNode) -> int:
     value = node.literal()
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise node.error("it is not a number of events", found=repr(value), expected="a whole number")
+        raise node.error("the value is not a number of events", found=repr(value), expected="a whole number")
     return value
 
 

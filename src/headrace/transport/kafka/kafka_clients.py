@@ -124,7 +124,9 @@ class Cluster:
     def _unavailable(self, found: str, what: str = "cannot be reached", fix: str | None = None) -> UnavailableError:
         hint = fix or "check that it runs and that 'properties.bootstrap.servers' is right"
         error = UnavailableError(
-            f"stream '{self.stream}': Kafka at {self.servers} {what}", found=found, fix=f"{hint}; it is retried"
+            f"stream '{self.stream}': Kafka at {self.servers} {what}",
+            found=found,
+            fix=f"{hint}; Headrace retries automatically",
         )
         error.retry_after_s = RETRY_AFTER_S
         return error

@@ -56,12 +56,12 @@ class TopicFinder:
         if missing:
             raise UnavailableError(
                 f"stream '{self._stream}': topic '{missing[0]}' does not exist",
-                fix="create it, or correct the definition; it is retried",
+                fix="create it, or correct the definition; Headrace retries automatically",
             )
         if not topics and not self._partitions.decided:
             raise UnavailableError(
                 f"stream '{self._stream}': no topic matches '{self._source.pattern}'",
-                fix="create one, or correct the pattern; it is retried",
+                fix="create one, or correct the pattern; Headrace retries automatically",
             )
         new = self._new_partitions(admin, topics)
         if new or not self._partitions.decided:
@@ -120,7 +120,7 @@ class TopicFinder:
             return UnavailableError(
                 f"stream '{self._stream}': topic '{partition.topic}' does not exist any more",
                 found=f"of its {partition.partition + 1}. partition, the lake has all before offset {reached}",
-                fix="it is retried",
+                fix="Headrace retries automatically",
             )
         if end and reached >= end:
             return None  # all of it was read

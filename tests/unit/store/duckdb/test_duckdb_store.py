@@ -48,7 +48,7 @@ def test_a_store_held_by_another_process_is_named(tmp_path: Path, opened: Callab
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "open\n"
-        with pytest.raises(WorkspaceError, match=r"store .* is held by another process"):
+        with pytest.raises(WorkspaceError, match=r"store .* is in use by another process"):
             opened(path)
         assert holder.stdin is not None
         holder.stdin.close()
