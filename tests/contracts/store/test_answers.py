@@ -23,6 +23,7 @@ from headrace.types import DOUBLE, STRING, Type
 from tests.contracts.store.conftest import Place
 from tests.contracts.store.layers import build, end_beat, find, merge, serving, step, write
 from tests.contracts.store.reference import Row, expected, presented, same_rows
+from tests.effort import examples
 from tests.unit.store.partial_files import TYPES, Event, make_view, simple_event
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -147,7 +148,7 @@ def page_by_page(snapshot: Snapshot, version: Version, selection: Selection) -> 
     return rows
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(selections)
 def test_every_way_to_read_gives_the_reference(loaded: Loaded, selection: Selection) -> None:
     whole = replace(selection, limit=None)

@@ -198,7 +198,7 @@ def test_no_secret_in_the_plan():
     text = repr(plan.as_dict())
     assert "hunter2" not in text
     assert "source option: properties.sasl.password = ***" in text
-    wording.check(text, "PW")
+    assert "properties.ssl.key.password = secret:PW" in text
 
 
 def test_the_settings_of_librdkafka_are_known():

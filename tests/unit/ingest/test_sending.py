@@ -28,6 +28,7 @@ from headrace.ingest.sending import Sending, SendReply, send_all
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent_files import FilePiece
 from tests import wording
+from tests.effort import examples
 from tests.unit.transport.journals import lines_of
 
 SIZE = 200  # bytes of a piece
@@ -144,7 +145,7 @@ FORMS = {"ndjson": ndjson, "csv": csv, "json": json, "parquet": parquet, "ndjson
         max_size=5,
     )
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_each_event_is_kept_once_whatever_interrupts_sending(
     receive: Callable[..., Receiver],
     tmp_path: Path,

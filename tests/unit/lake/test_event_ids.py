@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.lake.upkeep import Compaction
 from tests import wording
+from tests.effort import examples
 from tests.unit.lake.dead_lake import stream_of
 from tests.unit.lake.unique_lake import SQL, Sent, UniqueLake, verdicts
 
@@ -37,7 +38,7 @@ def lake_verdicts(lake: UniqueLake) -> list[bool]:
     return [counts for _, counts in sorted(rows)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(STEPS)
 def test_it_equals_the_reference(steps: list[object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +72,7 @@ REPLAYS = st.lists(
 LOOSE = stream_of(SQL.replace("x INT", "x DOUBLE"))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(REPLAYS)
 def test_replays_equal_the_reference(steps: list[object]) -> None:
     """Letters that a replay can read are judged after all commits before it, in the order of the log."""

@@ -22,6 +22,7 @@ from headrace.lake.table_schema import table_schema
 from headrace.server.lateness_status import describe_lateness
 from headrace.transport.position import Position
 from tests import wording
+from tests.effort import examples
 
 STREAM = parse("CREATE STREAM s (at TIMESTAMP NOT NULL, WATERMARK FOR at AS at - INTERVAL 1 MINUTE)").streams["s"]
 SECOND_US = 1_000_000
@@ -96,7 +97,7 @@ commits = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(commits, st.data())
 def test_measured_at_the_append_or_from_the_files_it_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, made: list[list[tuple[int, int, int]]], data: st.DataObject

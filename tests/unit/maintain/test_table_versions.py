@@ -20,6 +20,7 @@ from headrace.engine.duckdb_relations import join_rows, rows_sql
 from headrace.lake.table_schema import ARRIVED, COMMIT, COMMITTED_AT, DEAD, POSITION, VALUE, table_schema, utc_us
 from headrace.maintain import table_versions
 from headrace.maintain.table_versions import TableAt, forget_tables, show_table, table_at
+from tests.effort import examples
 
 CATALOG = parse(
     "CREATE STREAM clicks (k INT, n INT, ts TIMESTAMP NOT NULL, WATERMARK FOR ts AS ts);"
@@ -124,7 +125,7 @@ def shown(connection: duckdb.DuckDBPyConnection, at: TableAt) -> dict[int, str |
     return dict(connection.execute(f"SELECT _of_0, _column_0 FROM {at.side.name}").fetchall())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(changes=commits, requests=st.lists(request, min_size=3, max_size=8))
 def test_rows_at_any_pin(
     tmp_path_factory: pytest.TempPathFactory, changes: list[list[Any]], requests: list[tuple[int, int]]
@@ -140,7 +141,7 @@ def test_rows_at_any_pin(
             assert shown(connection, log.at(pin, version)) == log.expected(pin), (version, pin)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(changes=commits, requests=st.lists(request, min_size=3, max_size=6), threshold=st.sampled_from([0, 64]))
 def test_rows_as_of_the_time_of_an_event(
     tmp_path_factory: pytest.TempPathFactory, changes: list[list[Any]], requests: list[tuple[int, int]], threshold: int

@@ -21,6 +21,7 @@ from headrace.serve.question import Question
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
+from tests.effort import examples
 from tests.unit.serve.cases import PANE, VALUES, cases
 from tests.unit.serve.reference import expected, same_rows
 from tests.unit.store.partial_files import write_partials
@@ -107,7 +108,9 @@ def test_rows_of_a_lookup_are_in_the_order_of_its_keys() -> None:
     check_lookups()
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None, max_examples=examples(12), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(case=cases(), data=st.data())
 def check_lookups(case: Any, data: st.DataObject) -> None:
     view, batches, question, _ = case

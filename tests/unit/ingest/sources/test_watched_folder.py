@@ -26,6 +26,7 @@ from headrace.ingest.sources.watched_folder import FolderWatch
 from headrace.transport.journal.journal import Journal
 from headrace.transport.sent_files import FilePiece
 from tests import wording
+from tests.effort import examples
 from tests.unit.transport.journals import lines_of
 
 
@@ -90,7 +91,9 @@ STEPS = st.lists(
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS)
 def test_every_line_is_sent_once(steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -23,6 +23,7 @@ from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.store.store_contract import Step
 from headrace.transport.position import Position
 from tests import wording
+from tests.effort import examples
 from tests.unit.serve.cases import PANE, cases
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
@@ -58,7 +59,9 @@ def test_aliases_of_window_bounds_are_columns(tmp_path: Path) -> None:
     assert rows == [(True, True, 3)]
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(case=cases())
 def test_a_table_equals_the_answer(case: Any) -> None:
     view, batches, _, _ = case

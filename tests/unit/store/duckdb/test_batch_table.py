@@ -30,6 +30,7 @@ from headrace.store.partial_columns import EVENTS, KEY_ID, PANE, partial_columns
 from headrace.types import STRING
 from tests import wording
 from tests.aggregates import every_aggregate
+from tests.effort import examples
 from tests.unit.store.partial_files import TYPES, Event, make_view, partials, simple_event, write_partials
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -90,7 +91,7 @@ def events_of(count: int, keys: int = 5, apart_ms: int = 1_900_000) -> list[Even
     return [simple_event(f"/{i % keys}" if i % keys else None, i * apart_ms, i % 17) for i in range(count)]
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(st.lists(st.lists(st.tuples(st.sampled_from(["a", None, ""]), st.integers(0, 3 * DAY)), max_size=8), max_size=4))
 def test_any_split_gives_the_same_rows_and_levels(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[tuple[str | None, int]]]

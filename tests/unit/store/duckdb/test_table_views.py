@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from headrace.aggregate.merges import EXACT
 from headrace.define.catalog import parse
 from headrace.deliver.view_reader import ViewReader
+from tests.effort import examples
 from tests.unit.store.duckdb.table_bench import DEFINITIONS, EPOCH, NUMBERS, Row, Table, audit, lifted, numbered
 
 
@@ -153,7 +154,7 @@ def check(table: Table) -> None:
         assert table.ask(view) == expected(view, table.present())
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEP, max_size=8))
 def test_any_history(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     table = Table(tmp_path_factory.mktemp("store"))

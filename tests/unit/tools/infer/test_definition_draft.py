@@ -15,6 +15,7 @@ from headrace.tools.infer import Draft, draft
 from headrace.tools.infer.field_profile import plain_name, stream_name
 from headrace.tools.infer.file_sample import read_sample
 from tests import wording
+from tests.effort import examples
 
 TIME = "2024-05-17T10:{:02d}:{:02d}Z"
 
@@ -242,7 +243,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_event_of_a_schema_fits_the_inferred_definition(tmp_path: Path, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(["at", "ts", "page", "user_id", "amount", "order", "x"]), unique=True))
@@ -297,7 +298,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     events=st.lists(
         st.dictionaries(st.sampled_from(["a", "A", "at", "id", "x y", "end"]), JSON), min_size=1, max_size=8

@@ -16,6 +16,7 @@ from headrace.ingest.formats.csv_lines import field_names, match_titles
 from headrace.tools.infer import Draft, draft
 from headrace.tools.infer.file_sample import read_sample
 from tests import wording
+from tests.effort import examples
 
 
 def infer(folder: Path, text: str, name: str = "orders.csv", fields: tuple[str, ...] = ()) -> Draft:
@@ -139,7 +140,7 @@ CELLS = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_row_fits_the_inferred_definition(tmp_path: Path, data: st.DataObject) -> None:
     columns = [

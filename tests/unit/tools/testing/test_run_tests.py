@@ -17,6 +17,7 @@ from headrace.tools.testing.direct_engine import QuickEngine
 from headrace.tools.testing.run_tests import Runner
 from headrace.tools.testing.written_tests import read_file
 from tests import wording
+from tests.effort import examples
 from tests.unit.tools.testing.shop import HOME, messages, run, run_one
 
 AT = "at: 2026-01-01T00:00"
@@ -112,7 +113,7 @@ def test_a_row_that_names_little_leaves_others_what_only_they_agree_with(tmp_pat
     assert run_one(tmp_path, text).state == "passed"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.sets(st.integers(0, 6)), max_size=7))
 def test_as_many_rows_agree_as_can(agreeing: list[set[int]]) -> None:
     pairs = match([sorted(each) for each in agreeing])
