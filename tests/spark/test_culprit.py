@@ -122,7 +122,7 @@ def test_a_stack_overflow_stalls_its_view_alone_and_names_the_event(
     spark: Any, bench: Bench, suspects: Suspects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Patterns no longer run in Java: this one is passed to Spark unchanged.
-    monkeypatch.setattr(partials_job, "spark_face", lambda stream, view: SparkView(view, ()))
+    monkeypatch.setattr(partials_job, "spark_view", lambda stream, view: SparkView(view, ()))
     position = fill(bench, LONG)
     for name, condition in (("bad", OVERFLOW), ("good", "s = 'ab'")):
         view = replace(view_with(condition), name=name)

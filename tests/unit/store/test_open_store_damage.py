@@ -70,7 +70,7 @@ def test_a_really_full_disk(
     small_disk: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: str
 ) -> None:
     """With the low threshold a checkpoint fails, which makes the database invalid for its process; else its log."""
-    monkeypatch.setitem(database.SETTINGS, "checkpoint_threshold", threshold)
+    monkeypatch.setattr(database, "open_database", partial(database.open_database, checkpoint_threshold=threshold))
     disk = small_disk(4 << 20)
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(2 << 20))
