@@ -46,7 +46,7 @@ def small(java: Java, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Sizes that only show that everything works."""
     two_edits = edits.edits()[:2]
     for module in (measure, demo, start):
-        monkeypatch.setattr(module, "Server", lambda folder: QuickServer(java, folder))
+        monkeypatch.setattr(module, "ShopServer", lambda folder: QuickServer(java, folder))
     for module, name, value in (
         (measure, "WARM_S", 1.0),
         (measure, "FLOW", 2_000),
