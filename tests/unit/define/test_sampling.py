@@ -117,8 +117,9 @@ def test_keys_whose_texts_differ_between_engines_are_refused() -> None:
 
 def test_the_error_is_known_only_where_each_row_was_chosen_by_itself() -> None:
     rows = DerivedRows.of(CLICKS)
-    user = Expression.stored("user_id", STRING)
-    explode = Explode(Expression.stored("tags", array(STRING)), ("tag",), (STRING,))
+    user = Expression.stored("user_id", STRING, {"user_id": STRING})
+    tags = Expression.stored("tags", array(STRING), {"tags": array(STRING)})
+    explode = Explode(tags, ("tag",), (STRING,))
     assert share_of(rows.relation()) is None
     assert [share.clustered for share in map(share_of, (
         rows.sample(10).relation(), rows.sample(10, [user]).relation(), rows.sample(10).then(explode).relation(),
