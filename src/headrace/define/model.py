@@ -36,7 +36,7 @@ class Field:
     nullable: bool = True
     computed: Expression | None = None
     path: str | None = None  # where its value is in an event; None: under the field's own name
-    record: str | None = None  # the part of the Kafka record that it is, as `record.py` names it; None: of the value
+    record: str | None = None  # its part of the Kafka record, by a name of `kafka_record.py`; None: of the value
 
     @property
     def is_sent(self) -> bool:

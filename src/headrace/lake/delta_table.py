@@ -254,7 +254,7 @@ class LakeTable:
                 configuration={
                     # Removed files are remembered for other writers of the table; there are none.
                     "delta.deletedFileRetentionDuration": "interval 10 minutes",
-                    "delta.enableExpiredLogCleanup": "false",  # `log.py` does it, when checkpoints are on disk
+                    "delta.enableExpiredLogCleanup": "false",  # `delta_log.py` does it, when checkpoints are on disk
                 },
             )
         except (DeltaError, OSError) as error:

@@ -27,8 +27,10 @@ class Stored:
 
 
 class Storage(Protocol):
-    """The files of one table. `log.py` puts, lists and removes entries of the log; `file.py` writes Parquet files to
-    drafts and finishes them, in Spark's workers too; `table.py` syncs the names of files before the log mentions them;
+    """The files of one table.
+
+    `delta_log.py` puts, lists and removes entries of the log; `parquet_file.py` writes Parquet files to drafts and
+    finishes them, in Spark's workers too; `delta_table.py` syncs the names of files before the log mentions them;
     `health.py` checks that they are as they were written; `upkeep.py` removes those that are not in the table.
     """
 

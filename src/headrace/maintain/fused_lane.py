@@ -1,7 +1,7 @@
 """The fused lane of the speed layer: partials that the workers of the append computed are merged after its commit.
 
 It updates the versions that DuckDB can compute and that are near the end of the log. The others, and commits whose
-partials are lost, are left to `speed.py`: Spark over the lake's files.
+partials are lost, are left to `speed_layer.py`: Spark over the lake's files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The speed layer of one stream, by Spark: advances versions to the lake, some commits at a time.
 
-It takes those that the fused lane does not: see `fused.py`.
+It takes those that the fused lane does not: see `fused_lane.py`.
 """
 
 from __future__ import annotations

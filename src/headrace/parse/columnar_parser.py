@@ -1,6 +1,6 @@
 """The fast parser: all events at once, column by column. If it cannot decide one of them, it returns no result.
 
-The second parser (`verdict.py`) accepts all that this one accepts, with the same values.
+The second parser (`event_verdict.py`) accepts all that this one accepts, with the same values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fastest parser: flat events of one shape, with the same names in the same order, cut out by their offsets.
 
-It leaves out all other events. The second parser (`verdict.py`) accepts all that this one reads, with the same values.
+It leaves out all others. The second parser (`event_verdict.py`) accepts all that this one reads, with the same values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opens the store of a workspace to read it; `opening.py` opens it to write."""
+"""Opens the store of a workspace to read it; `open_store.py` opens it to write."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class StoreReader(Protocol):
 class Store(StoreReader, Protocol):
     """A store of views. Each method is one transaction; FencedError says that nothing was changed.
 
-    Partials reach it as Parquet files with the columns that `columns.py` names: KEY_ID, PANE, the keys, EVENTS,
+    Partials reach it as Parquet files with the columns that `partial_columns.py` names: KEY_ID, PANE, the keys, EVENTS,
     CORRECTIONS and each partial column; several files, or one, may hold several rows of a (key, pane).
     """
 
