@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.api.server_verbs import ServerVerbs
 from headrace.server.runtime import Runtime
 from headrace.web.meter import RequestNumbers
 from headrace.web.metrics import (
@@ -63,7 +64,7 @@ Counters of requests start at 0 with the process. Counters of the log (`headrace
 
 def metrics_reference(runtime: Runtime) -> str:
     """Every metric with its type, labels and description."""
-    registry = make_registry(runtime)
+    registry = make_registry(ServerVerbs(runtime))
     # Labels of metrics that have no sample before the first request, or before Spark runs.
     labels = {number._name: number._labelnames for number in vars(RequestNumbers(registry)).values()}
     labels |= {name: ("stream",) for name, _ in TIMES.values()} | {number.name: ("stream",) for number in OF_STREAMS}
