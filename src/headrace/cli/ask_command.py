@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -17,7 +18,15 @@ import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
+from headrace.api.shared_options import QUESTION
+from headrace.cli.common_options import (
+    JsonOption,
+    WideOption,
+    WorkspaceOption,
+    complete_view,
+    open_connection,
+    shared_options,
+)
 from headrace.cli.fitted_table import FittedTable
 from headrace.cli.output import (
     cell,
@@ -117,6 +126,7 @@ OPTIONAL = ("window_end", "settled")  # columns that a narrow screen leaves out
 AROUND_ROWS = 12  # lines of the screen for titles and footer
 
 
+@shared_options(QUESTION)
 def ask(
     view: Annotated[str, typer.Argument(help="View to query.", metavar="VIEW", autocompletion=complete_view)],
     key: Annotated[
@@ -125,42 +135,8 @@ def ask(
             "--key", "-k", metavar="NAME=VALUE", help="Only rows with this key; can be repeated. \\N is NULL."
         ),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...", help="Keys to group by; the others are merged. '' gives the grand total."),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Start, inclusive: ISO 8601, or relative to the newest event, such as -1h."),
-    ] = None,
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="End, exclusive; same formats as --start.")] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPAN",
-            help="Window size: 1h, a calendar window such as '1 month' or week, or 'all' for one window over all time. "
-            "With --start, windows are counted from there, except those of the calendar.",
-        ),
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
-    ] = None,
-    having: Annotated[
-        str | None,
-        typer.Option(metavar="CONDITION", help="Only rows for which this is true, such as 'n > 5'. '' ignores HAVING."),
-    ] = None,
-    order_by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN,...", help="Order of the rows, such as 'n DESC'. '' orders by window and key."),
-    ] = None,
-    cumulate: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Running totals: windows grow by this step up to --window."),
-    ] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option(metavar="ZONE", help="Time zone of calendar windows and local times, such as Europe/Berlin."),
-    ] = None,
+    *,
+    options: Mapping[str, str] = MappingProxyType({}),
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="Show the oldest windows first.")] = False,
     limit: Annotated[
         str | None,
@@ -172,18 +148,6 @@ def ask(
     ] = None,
     cursor: Annotated[
         str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier answer, by its cursor.")
-    ] = None,
-    version_as_of: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N",
-            help="Answer as of the first N commits of the log (not a version of the view); for several streams: "
-            "visits=12,calls=7.",
-        ),
-    ] = None,
-    timestamp_as_of: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Answer as of a commit time: ISO 8601, or relative to now, such as -1h."),
     ] = None,
     settled_only: Annotated[bool, typer.Option("--settled-only", help="Only rows that are settled.")] = False,
     corrections: Annotated[
@@ -218,20 +182,17 @@ def ask(
     screen = limit is None and not as_json and sys.stdout.isatty()
     if whole:
         limit = str(HIGHEST_LIMIT)  # of a page: LIMIT of the view does not apply
-    options = {"by": by, "start": start, "end": end, "window": window, "every": every, "limit": limit, "cursor": cursor}
-    options |= {"cumulate": cumulate, "zone": zone}
-    options |= {"version_as_of": version_as_of, "timestamp_as_of": timestamp_as_of}
-    options |= {"having": having, "order_by": order_by}
-    options["order"] = "oldest" if oldest_first else "newest"
-    options |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
+    asked: dict[str, str | None] = {**options, "limit": limit, "cursor": cursor}
+    asked["order"] = "oldest" if oldest_first else "newest"
+    asked |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
     parameters = [read_key_option(text) for text in key or []]
-    parameters += [(name, value) for name, value in options.items() if value is not None]
+    parameters += [(name, value) for name, value in asked.items() if value is not None]
     question = Question.from_text(view, parameters)
     if keys_from is not None:
-        refuse_beside_keys({"--key": key, "--by": by, "--limit": given_limit, "--cursor": cursor})
+        refuse_beside_keys({"--key": key, "--by": options.get("by"), "--limit": given_limit, "--cursor": cursor})
     with open_connection(workspace) as connection:
         if keys_from is not None:
-            question = look_up(connection, view, keys_from, {**options, "limit": None})
+            question = look_up(connection, view, keys_from, {**asked, "limit": None})
         read = connection.whole if whole else partial(_read_screen, connection.answer) if screen else connection.answer
         if question.as_of is not None:
             answer = _ask_as_of(read, question, watch)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -15,9 +17,11 @@ from headrace.workspace.settings import Workspace
 
 if TYPE_CHECKING:
     from headrace.api import connect
+    from headrace.api.shared_options import SharedOption
 else:
     connect = later("headrace.api.connect")  # not for --help
 
+Command = TypeVar("Command", bound=Callable[..., None])
 WorkspaceOption = Annotated[
     str,
     typer.Option(
@@ -37,6 +41,30 @@ FolderOption = Annotated[
 NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Return once it has started.")]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns; lines may be longer than the screen.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def shared_options(declared: Mapping[str, SharedOption]) -> Callable[[Command], Command]:
+    """Give a command the declared options; it receives the values of those that were given as `options`."""
+
+    def decorate(command: Command) -> Command:
+        own = [each for each in signature(command, eval_str=True).parameters.values() if each.name != "options"]
+        options = {
+            name: typer.Option(metavar=each.metavar, help=each.help) for name, each in declared.items() if each.metavar
+        }
+        added = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option])
+            for name, option in options.items()
+        ]
+
+        def run(**values: Any) -> None:
+            given = {name: values.pop(name) for name in options}
+            command(**values, options={name: value for name, value in given.items() if value is not None})
+
+        run.__doc__ = command.__doc__
+        run.__signature__ = Signature([own[0], own[1], *added, *own[2:]])  # type: ignore[attr-defined]
+        return cast("Command", run)
+
+    return decorate
 
 
 def complete_view(context: typer.Context, incomplete: str) -> list[str]:

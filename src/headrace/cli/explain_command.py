@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.api.shared_options import CELL
 from headrace.cli.ask_command import read_key_option
-from headrace.cli.common_options import JsonOption, WideOption, WorkspaceOption, complete_view, open_connection
+from headrace.cli.common_options import (
+    JsonOption,
+    WideOption,
+    WorkspaceOption,
+    complete_view,
+    open_connection,
+    shared_options,
+)
 from headrace.cli.fitted_table import FittedTable
 from headrace.cli.output import cell, console, count, key_cell, plain_cell, plural, print_json, printable, size, span
 from headrace.cli.waiting import waiting
@@ -21,6 +31,7 @@ from headrace.spark.jobs import Job
 SHOWN_CHARACTERS = 120
 
 
+@shared_options(CELL)
 def explain(
     view: Annotated[str, typer.Argument(help="View to explain.", metavar="VIEW", autocompletion=complete_view)],
     key: Annotated[
@@ -32,24 +43,8 @@ def explain(
             help="Value of a key; one option for each key of the view. \\N is NULL.",
         ),
     ] = None,
-    at: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Any time in the window: ISO 8601, or relative to the newest event, such as -1h. If windows overlap, "
-            "the last one that contains it.",
-        ),
-    ] = None,
-    window: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Window size, such as 1h; default: that of the view.")
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Interval between window starts, such as 5m.")
-    ] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option(metavar="ZONE", help="Time zone of calendar windows and local times, such as Europe/Berlin."),
-    ] = None,
+    *,
+    options: Mapping[str, str] = MappingProxyType({}),
     limit: Annotated[str | None, typer.Option(metavar="N", help="Maximum number of events.", show_default="50")] = None,
     cursor: Annotated[str | None, typer.Option(metavar="CURSOR", help="Continue after an earlier page.")] = None,
     workspace: WorkspaceOption = ".",
@@ -61,9 +56,9 @@ def explain(
     Shows arrival, delay and contribution of each event, and whether it is late or a correction. Spark reads the events
     from the lake: in the running server, else in the command itself, where it takes some seconds to start.
     """
-    options = {"at": at, "window": window, "every": every, "zone": zone, "limit": limit, "cursor": cursor}
+    asked = {**options, "limit": limit, "cursor": cursor}
     parameters = [read_key_option(text) for text in key or []]
-    parameters += [(name, value) for name, value in options.items() if value is not None]
+    parameters += [(name, value) for name, value in asked.items() if value is not None]
     question, job = CellQuestion.from_text(view, parameters), Job()
     with open_connection(workspace) as connection, waiting("reading the log") as show:
         show(job.progress)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.api.shared_options import INTAKE
 from headrace.cli.common_options import JsonOption, WorkspaceOption, complete_stream, open_connection
 from headrace.cli.endless_sources import EndlessSources, note_without_server, send_endless, stop_signals
 from headrace.cli.output import console, print_json, say
@@ -39,6 +40,9 @@ else:  # loaded by their first use
 WAIT_SLICE_S = 5.0
 
 
+DELIMITER, FIELDS = (typer.Option(metavar=each.metavar, help=each.help) for each in INTAKE.values())
+
+
 class FileFormat(StrEnum):
     """The format of the files."""
 
@@ -59,10 +63,8 @@ def send(
     format: Annotated[
         FileFormat, typer.Option("--format", help="Format of the files; auto uses the file name, then the content.")
     ] = FileFormat.AUTO,
-    delimiter: Annotated[
-        str | None, typer.Option(metavar="MARK", help="CSV delimiter: , ; | or tab; detected by default.")
-    ] = None,
-    fields: Annotated[str | None, typer.Option(metavar="A,B,C", help="Column names of CSV without a header.")] = None,
+    delimiter: Annotated[str | None, DELIMITER] = None,
+    fields: Annotated[str | None, FIELDS] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Also send lines that are appended to a file of NDJSON or text.")
     ] = False,

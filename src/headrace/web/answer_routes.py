@@ -9,11 +9,12 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.shared_options import CELL, QUESTION
 from headrace.api.verbs import Verbs
 from headrace.errors import QuestionError, did_you_mean
 from headrace.serve import explanation
 from headrace.serve.explanation import CellQuestion
-from headrace.serve.question import DEFAULT_LIMIT, HIGHEST_LIMIT, PARAMETERS, Question
+from headrace.serve.question import PARAMETERS, Question
 from headrace.web.body import read_body, read_object
 from headrace.web.replies import NamedRoute, PlainRoute, reply_encoded, reply_when_done
 from headrace.web.verb_routes import route_of
@@ -41,31 +42,10 @@ def _query_parameters(key: str, descriptions: Mapping[str, str]) -> list[dict[st
 
 
 _EXAMPLE = {"key": [{"page": "/home"}]}
-_DESCRIPTIONS = {
-    "by": "keys to group by, separated by commas; the others are merged. Empty: grand total",
-    "start": "start, inclusive: ISO 8601, or relative to the newest event, such as -1h",
-    "end": "end, exclusive; same formats as start",
-    "window": "window size: 1h, or of the calendar: 1 month, week; all is one window from start to end. With start, "
-    "windows are counted from there, except those of the calendar",
-    "every": "interval between window starts, such as 5m",
-    "having": "only rows for which this condition is true, such as n > 5; default: HAVING of the view. Empty: all rows",
-    "order_by": "order of the rows, such as n DESC; default: ORDER BY of the view. Empty: by window and key",
-    "cumulate": "running totals: windows grow by this step up to window",
-    "zone": "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC",
-    "order": "which windows come first: oldest (default) or newest; within a window rows are ordered by key",
-    "limit": f"maximum number of rows: default LIMIT of the view or {DEFAULT_LIMIT:,}, at most {HIGHEST_LIMIT:,}",
-    "cursor": "next_cursor of the previous reply; other parameters except limit must be the same",
-    "settled_only": "true: only rows that are settled",
-    "corrections": "true: rows also have events and corrections, the number of events that came after the row had "
-    "settled",
-    "version_as_of": "answer as of the first N commits of the log, computed from the lake; of a view over several "
-    "streams: visits=12,calls=7",
-    "timestamp_as_of": "answer as of a commit time: ISO 8601, or before now, such as -1h",
-}
 ASK_DOC: dict[str, Any] = {
     "parameters": _query_parameters(
         r"`key.NAME=value` selects rows with this key; repeat it for several values; \N is NULL.",
-        {name: _DESCRIPTIONS[name] for name in PARAMETERS},
+        {name: QUESTION[name].about for name in PARAMETERS},
     )
 }
 LOOKUP_DOC: dict[str, Any] = {
@@ -85,7 +65,7 @@ LOOKUP_DOC: dict[str, Any] = {
                             "description": "an object of keys and values (or lists of values), or a list of them",
                             "oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}],
                         },
-                        **{name: {"description": _DESCRIPTIONS[name]} for name in PARAMETERS},
+                        **{name: {"description": QUESTION[name].about} for name in PARAMETERS},
                     },
                 },
                 "example": {"keys": [{"page": "/home"}, {"page": "/cart"}], "start": "-1h", "window": "1h"},
@@ -93,18 +73,14 @@ LOOKUP_DOC: dict[str, Any] = {
         },
     }
 }
-_CELL_DESCRIPTIONS = {
-    "at": "any time in the window: ISO 8601, or relative to the newest event, such as -1h; not without a window",
-    "window": "window size, such as 1h; default: that of the view",
-    "every": "interval between window starts, such as 5m",
-    "zone": "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC",
+_CELL = {name: each.about for name, each in CELL.items()} | {
     "limit": f"maximum number of events: default {explanation.DEFAULT_LIMIT}, at most {explanation.HIGHEST_LIMIT:,}",
     "cursor": "next_cursor of the previous reply",
 }
 _EXPLAIN_DOC: dict[str, Any] = {
     "parameters": _query_parameters(
         r"`key.NAME=value` for each key of the view; \N is NULL.",
-        {name: _CELL_DESCRIPTIONS[name] for name in explanation.PARAMETERS},
+        {name: _CELL[name] for name in explanation.PARAMETERS},
     )
 }
 

@@ -11,6 +11,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headrace.api.shared_options import INTAKE
 from headrace.api.verbs import Verbs
 from headrace.errors import DefinitionError, RequestError
 from headrace.ingest.receiver import IngestReply
@@ -68,13 +69,13 @@ EVENTS_DOC: dict[str, Any] = {
             "name": "delimiter",
             "in": "query",
             "schema": {"type": "string"},
-            "description": "CSV delimiter: , ; | or tab; detected by default.",
+            "description": INTAKE["delimiter"].about,
         },
         {
             "name": "fields",
             "in": "query",
             "schema": {"type": "string"},
-            "description": "Column names of CSV without a header, separated by commas.",
+            "description": INTAKE["fields"].about,
         },
         {
             "name": "Content-Encoding",
