@@ -104,7 +104,7 @@ def _read_object(line: bytes, file: str, number: int) -> Mapping[str, Any]:
 
 
 def _only_key(connection: Connection, view: str) -> str:
-    """The name of the view's key, if it has one; a view that does not exist is told when it is asked."""
+    """The name of the view's key, if it has one; a view that does not exist is told when it is settings."""
     views = {status.name: status.keys for status in connection.verbs.views()}
     views |= {each.name: tuple(column.name for column in each.columns) for each in connection.verbs.logical_views()}
     keys = views.get(view, ("key",))
@@ -182,17 +182,17 @@ def ask(
     screen = limit is None and not as_json and sys.stdout.isatty()
     if whole:
         limit = str(HIGHEST_LIMIT)  # of a page: LIMIT of the view does not apply
-    asked: dict[str, str | None] = {**options, "limit": limit, "cursor": cursor}
-    asked["order"] = "oldest" if oldest_first else "newest"
-    asked |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
+    settings: dict[str, str | None] = {**options, "limit": limit, "cursor": cursor}
+    settings["order"] = "oldest" if oldest_first else "newest"
+    settings |= {name: "true" for name, on in (("settled_only", settled_only), ("corrections", corrections)) if on}
     parameters = [read_key_option(text) for text in key or []]
-    parameters += [(name, value) for name, value in asked.items() if value is not None]
+    parameters += [(name, value) for name, value in settings.items() if value is not None]
     question = Question.from_text(view, parameters)
     if keys_from is not None:
         refuse_beside_keys({"--key": key, "--by": options.get("by"), "--limit": given_limit, "--cursor": cursor})
     with open_connection(workspace) as connection:
         if keys_from is not None:
-            question = look_up(connection, view, keys_from, {**asked, "limit": None})
+            question = look_up(connection, view, keys_from, {**settings, "limit": None})
         read = connection.whole if whole else partial(_read_screen, connection.answer) if screen else connection.answer
         if question.as_of is not None:
             answer = _ask_as_of(read, question, watch)
@@ -263,7 +263,7 @@ def read_key_option(text: str) -> tuple[str, str]:
 
 
 def _null_hints(parameters: Sequence[tuple[str, str]]) -> list[Text]:
-    """How a missing value is written, for each key that was asked for as the text NULL."""
+    """How a missing value is written, for each key that was settings for as the text NULL."""
     keys = [name.removeprefix("key.") for name, value in parameters if name.startswith("key.") and value == "NULL"]
     return [
         Text(f"--key {shell(f'{key}=NULL')} is the text NULL; a missing value is --key {shell(f'{key}={NULL}')}")
@@ -275,7 +275,7 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     """At most this many rows as a table, with version and freshness below."""
     names = [name for name, _ in answer.columns]
     keys = names.index("window_start") if "window_start" in names else 0
-    # Of a logical view any column may be asked for by --key.
+    # Of a logical view any column may be settings for by --key.
     show = (cell if answer.parts is None else plain_cell, key_cell)
     rows = answer.values[:most]
     hidden_columns = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]

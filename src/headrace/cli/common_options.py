@@ -57,8 +57,8 @@ def shared_options(declared: Mapping[str, SharedOption]) -> Callable[[Command], 
         ]
 
         def run(**values: Any) -> None:
-            given = {name: values.pop(name) for name in options}
-            command(**values, options={name: value for name, value in given.items() if value is not None})
+            chosen_values = {name: values.pop(name) for name in options}
+            command(**values, options={name: value for name, value in chosen_values.items() if value is not None})
 
         run.__doc__ = command.__doc__
         run.__signature__ = Signature([own[0], own[1], *added, *own[2:]])  # type: ignore[attr-defined]

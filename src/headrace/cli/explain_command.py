@@ -56,9 +56,9 @@ def explain(
     Shows arrival, delay and contribution of each event, and whether it is late or a correction. Spark reads the events
     from the lake: in the running server, else in the command itself, where it takes some seconds to start.
     """
-    asked = {**options, "limit": limit, "cursor": cursor}
+    values = {**options, "limit": limit, "cursor": cursor}
     parameters = [read_key_option(text) for text in key or []]
-    parameters += [(name, value) for name, value in asked.items() if value is not None]
+    parameters += [(name, value) for name, value in values.items() if value is not None]
     question, job = CellQuestion.from_text(view, parameters), Job()
     with open_connection(workspace) as connection, waiting("reading the log") as show:
         show(job.progress)
