@@ -104,7 +104,7 @@ def _read_object(line: bytes, file: str, number: int) -> Mapping[str, Any]:
 
 
 def _only_key(connection: Connection, view: str) -> str:
-    """The name of the view's key, if it has one; a view that does not exist is told when it is settings."""
+    """The name of the view's key, if it has one; a view that does not exist is told when it is asked."""
     views = {status.name: status.keys for status in connection.verbs.views()}
     views |= {each.name: tuple(column.name for column in each.columns) for each in connection.verbs.logical_views()}
     keys = views.get(view, ("key",))
@@ -263,7 +263,7 @@ def read_key_option(text: str) -> tuple[str, str]:
 
 
 def _null_hints(parameters: Sequence[tuple[str, str]]) -> list[Text]:
-    """How a missing value is written, for each key that was settings for as the text NULL."""
+    """How a missing value is written, for each key that was asked for as the text NULL."""
     keys = [name.removeprefix("key.") for name, value in parameters if name.startswith("key.") and value == "NULL"]
     return [
         Text(f"--key {shell(f'{key}=NULL')} is the text NULL; a missing value is --key {shell(f'{key}={NULL}')}")
@@ -275,7 +275,7 @@ def render(answer: Answer, most: int | None = None) -> RenderableType:
     """At most this many rows as a table, with version and freshness below."""
     names = [name for name, _ in answer.columns]
     keys = names.index("window_start") if "window_start" in names else 0
-    # Of a logical view any column may be settings for by --key.
+    # Of a logical view any column may be asked for by --key.
     show = (cell if answer.parts is None else plain_cell, key_cell)
     rows = answer.values[:most]
     hidden_columns = [name for name in ("window_start", "window_end") if _is_unbounded(answer, name)]
