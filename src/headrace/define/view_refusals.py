@@ -198,7 +198,7 @@ def _without_clock(select: ViewStatement, stream: Stream) -> tuple[ViewStatement
     question = f"headrace ask {select.name} --start={start}" + ("" if has_window else " --window=all")
     clock = next(part for part in walk(removed[0]) if _is_clock(part))
     assert isinstance(clock, Call | Name), "a clock is a name or a call"
-    fix = f"remove this condition{group} and give the time in the question: {question}"
+    fix = f"remove this condition{group} and give the time in the query: {question}"
     error = select.source.error(
         removed[0].at, f"{clock.name} is not deterministic, and a view keeps all of its windows", fix=fix
     )

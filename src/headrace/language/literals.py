@@ -243,7 +243,7 @@ def _integer(digits: str, sign: str, suffix: str) -> tuple[str, Type] | str:
         return f"{digits}{suffix} is not a whole number"
     value = int(sign + digits)
     if not -(2**63) <= value < 2**63:
-        return _decimal(digits, "", sign) if not suffix else f"{value}L does not fit a BIGINT"
+        return _decimal(digits, "", sign) if not suffix else f"{value}L is out of range for BIGINT"
     if suffix or not -(2**31) <= value < 2**31:
         return f"{value}L", BIGINT
     return str(value), INT
@@ -266,7 +266,7 @@ def _decimal(digits: str, exponent: str, sign: str) -> tuple[str, Type] | str:
 def _double(text: str) -> tuple[str, Type] | str:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        return f"{text} does not fit a DOUBLE"
+        return f"{text} is out of range for DOUBLE"
     digits = repr(value).upper().replace("E+", "E")
     return f"{digits}D", DOUBLE
 

@@ -204,7 +204,7 @@ def _notes(fields: InferredFields, reading: Reading | None, span: Span | None, r
     """Remarks that the user should read before the next step."""
     notes = []
     if fields.kind:
-        notes.append(f"the stream has FORMAT TEXT, so an event is a line; the file holds {fields.kind}")
+        notes.append(f"the stream has FORMAT TEXT, so an event is a line; the file contains {fields.kind}")
     if fields.kind and len(fields.declared) == 1:
         notes.append(
             "the lines are of no known kind: add computed fields for their parts, such as "
