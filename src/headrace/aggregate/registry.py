@@ -10,7 +10,6 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 from headrace.aggregate.aggregate import Aggregate
-from headrace.aggregate.udaf import find_user_aggregate
 from headrace.language.aggregate_names import AGGREGATES
 
 _PACKAGE = __name__.rpartition(".")[0]
@@ -34,8 +33,3 @@ _CLASSES = _find()
 REGISTRY = {name: cls for name, cls in _CLASSES.items() if not cls.internal}
 INTERNAL = {name: cls for name, cls in _CLASSES.items() if cls.internal}
 AGGREGATES.update((name, cls.other_names) for name, cls in REGISTRY.items())
-
-
-def find_aggregate(name: str) -> type[Aggregate] | None:
-    """The aggregate of a name in lower case: a user's, also by its full name, or ours."""
-    return find_user_aggregate(name) or REGISTRY.get(name)

@@ -10,7 +10,7 @@ from headrace.define.definitions import Catalog as Catalog
 from headrace.define.dependent_definitions import build_alert, build_derived, build_sink, build_table
 from headrace.define.fingerprint import aggregate_id
 from headrace.define.logical_views import build_logical_views
-from headrace.define.model import Alert, Sink, Stream, Table, View
+from headrace.define.model import Alert, LogicalView, Sink, Stream, Table, View
 from headrace.define.python.definition_script import run_script
 from headrace.define.sql_definitions import read_definitions
 from headrace.define.table_parts import over_table, with_parts
@@ -238,14 +238,17 @@ class _Assembly:
     def finish(self, declared: list[PlacedDefinition]) -> Catalog:
         """The catalog, with logical views, sinks and alerts; all mistakes at once if there are any."""
         known = self._known
-        streams, views = with_parts(self._tables, self._streams, self._views)
+        streams, views = self._streams, self._views
+        if self._tables:
+            streams, views = with_parts(self._tables, streams, views)
         self.errors += [mistake for view in views.values() if (mistake := self._meets_column(view))]
         every = {**known.views, **views}
         statements = [one.what for one in declared if isinstance(one.what, LogicalStatement)]
-        logical, mistakes = build_logical_views(
-            statements, {**every, **known.logical}, {**self._readable, **streams}, self.broken
-        )
-        self.errors += mistakes
+        logical: dict[str, LogicalView] = {}
+        if statements:
+            readable = {**self._readable, **streams}
+            logical, mistakes = build_logical_views(statements, {**every, **known.logical}, readable, self.broken)
+            self.errors += mistakes
         computed = {name.lower() for name in (*(one.name for one in statements), *known.logical)}
         sinks, alerts = _outgoing(declared, {**self._readable, **every}, computed, self.broken, self.errors)
         if self.errors:

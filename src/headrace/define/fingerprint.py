@@ -10,9 +10,8 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from headrace.aggregate import INTERNAL, Aggregate
-from headrace.aggregate.registry import find_aggregate
-from headrace.aggregate.udaf import UdafDefinition, UserAggregate, declare_aggregate
+from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
+from headrace.aggregate.udaf import UdafDefinition, UserAggregate, declare_aggregate, find_user_aggregate
 from headrace.define.model import (
     ARRIVED,
     BOUNDS,
@@ -41,7 +40,6 @@ from headrace.define.relation_json import (
     Types,
     expression_from_json,
     optional_from_json,
-    optional_to_json,
     relation_from_json,
     relation_to_json,
 )
@@ -104,10 +102,10 @@ def to_json(definition: Definition) -> dict[str, Any]:
         "kind": "view",
         "name": definition.name,
         **_streams_to_json(definition.streams),
-        "keys": [{"name": key.name, "expression": optional_to_json(key.expression)} for key in definition.keys],
+        "keys": [{"name": key.name, "expression": key.expression.to_json()} for key in definition.keys],
         "columns": [{"name": column.name, **_aggregate_to_json(column.aggregate)} for column in definition.columns],
         "window": _window_to_json(window) if window else None,
-        "where": optional_to_json(definition.where),
+        "where": definition.where.to_json() if definition.where else None,
         "schedule_ms": definition.schedule_ms,
         "reads": [[name, str(of)] for name, of in definition.reads],
         # Left out where there is none: views from before there were shapes keep their fingerprint.
@@ -248,7 +246,7 @@ def _sink_to_json(sink: Sink) -> dict[str, Any]:
         "source": sink.source,
         "connector": sink.connector,
         "options": dict(sink.options),
-        "where": optional_to_json(sink.where),
+        "where": sink.where.to_json() if sink.where else None,
         "mode": sink.mode,
         "on_close": sink.on_close,
         "corrections": sink.corrections,
@@ -274,7 +272,7 @@ def _alert_to_json(alert: Alert) -> dict[str, Any]:
         "name": alert.name,
         "source": alert.source,
         "outputs": _outputs_to_json(alert.outputs),
-        "where": optional_to_json(alert.where),
+        "where": alert.where.to_json() if alert.where else None,
         "for_ms": alert.for_ms,
         "absent_ms": alert.absent_ms,
         "options": dict(alert.options),
@@ -316,7 +314,7 @@ def _options_from_json(value: dict[str, str]) -> Options:
 
 
 def _outputs_to_json(outputs: Iterable[Output]) -> list[dict[str, Any]]:
-    return [{"name": each.name, "expression": optional_to_json(each.expression)} for each in outputs]
+    return [{"name": each.name, "expression": each.expression.to_json()} for each in outputs]
 
 
 def _outputs_from_json(value: Iterable[dict[str, Any]], types: Types) -> tuple[Output, ...]:
@@ -352,8 +350,8 @@ def _window_from_json(value: dict[str, Any]) -> Window:
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
     return {
         "outputs": _outputs_to_json(shape.outputs),
-        "having": optional_to_json(shape.having),
-        "order": [{**vars(each), "expression": optional_to_json(each.expression)} for each in shape.order],
+        "having": shape.having.to_json() if shape.having else None,
+        "order": [{**vars(each), "expression": each.expression.to_json()} for each in shape.order],
         "limit": shape.limit,
         **({"only_keys": True} if shape.only_keys else {}),
     }
@@ -377,7 +375,7 @@ def _field_to_json(field: Field) -> dict[str, Any]:
         "name": field.name,
         "type": str(field.type),
         "nullable": field.nullable,
-        "computed": optional_to_json(field.computed),
+        "computed": field.computed.to_json() if field.computed else None,
     }
     # Left out where it is the field's name: streams from before there were paths keep their fingerprint.
     if field.record is not None:
@@ -407,11 +405,11 @@ def shape_types(keys: Iterable[Key], columns: Iterable[Column]) -> dict[str, Typ
 
 
 def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
-    arguments = [optional_to_json(argument) for argument in aggregate.arguments]
+    arguments = [argument.to_json() for argument in aggregate.arguments]
     value: dict[str, Any] = {
         "aggregate": aggregate.name,
         "expression": arguments[0] if arguments else None,
-        "where": optional_to_json(aggregate.where),
+        "where": aggregate.where.to_json() if aggregate.where else None,
     }
     # Left out where there are none: aggregates from before there could be several keep their names in a store.
     if len(arguments) > 1:
@@ -421,7 +419,8 @@ def _aggregate_to_json(aggregate: Aggregate) -> dict[str, Any]:
 
 def _aggregate_from_json(value: dict[str, Any], types: Types) -> Aggregate:
     arguments = [value["expression"], *value.get("more", [])] if value["expression"] else []
-    cls = INTERNAL.get(value["aggregate"]) or find_aggregate(value["aggregate"])
+    name = value["aggregate"]
+    cls = INTERNAL.get(name) or REGISTRY.get(name) or find_user_aggregate(name)
     assert cls is not None, f"the aggregate {value['aggregate']} is known"
     return cls(
         tuple(expression_from_json(argument, types) for argument in arguments),

@@ -267,7 +267,7 @@ class View:
         if any(column.aggregate.ordered and column.aggregate.placed != placed for column in self.columns):
             columns = (replace(each, aggregate=each.aggregate.placing(placed)) for each in self.columns)
             object.__setattr__(self, "columns", tuple(columns))
-        scaling = scaling_of(self.relation)
+        scaling = scaling_of(self.relation) if self.relation else None
         if scaling is not None:
             columns = (replace(each, aggregate=scale(each.aggregate, scaling)) for each in self.columns)
             object.__setattr__(self, "columns", tuple(columns))

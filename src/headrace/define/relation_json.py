@@ -27,23 +27,13 @@ from headrace.types import TIMESTAMP, Type
 Types = Mapping[str, Type] | None  # None: they become known when the expression is used
 
 
-def expression_to_json(expression: Expression) -> dict[str, str]:
-    """An expression as plain JSON values; `expression_from_json` gives an equal one back."""
-    return {"sql": expression.sql, "type": str(expression.type)}
-
-
 def expression_from_json(value: dict[str, str], types: Types) -> Expression:
-    """The expression that `expression_to_json` wrote, over fields of these types."""
+    """Return the expression that `Expression.to_json` wrote, over fields of these types."""
     return Expression.stored(value["sql"], parse_type(value["type"]), types)
 
 
-def optional_to_json(expression: Expression | None) -> dict[str, str] | None:
-    """The same of an expression that may be absent."""
-    return expression_to_json(expression) if expression else None
-
-
 def optional_from_json(value: dict[str, str] | None, types: Types) -> Expression | None:
-    """The expression that `optional_to_json` wrote."""
+    """Return the expression that was written, if there was one."""
     return expression_from_json(value, types) if value else None
 
 
@@ -83,32 +73,32 @@ def _branch_from_json(value: dict[str, Any]) -> Branch:
 def _step_to_json(step: RowStep) -> dict[str, Any]:
     match step:
         case Filter():
-            return {"filter": expression_to_json(step.condition)}
+            return {"filter": step.condition.to_json()}
         case Project():
-            return {"project": [[name, expression_to_json(of)] for name, of in step.columns]}
+            return {"project": [[name, of.to_json()] for name, of in step.columns]}
         case Explode():
             return {
-                "explode": expression_to_json(step.values),
+                "explode": step.values.to_json(),
                 "columns": _reads_to_json(zip(step.names, step.types, strict=True)),
                 "outer": step.outer,
                 "position": step.position,
             }
         case Map():
-            arguments = [expression_to_json(argument) for argument in step.arguments]
+            arguments = [argument.to_json() for argument in step.arguments]
             return {"map": step.function, "arguments": arguments, "columns": _reads_to_json(step.columns)}
         case Join():
             return {
                 "join": step.table,
                 "kind": step.kind,
-                "keys": [[expression_to_json(of), column] for of, column in step.keys],
+                "keys": [[of.to_json(), column] for of, column in step.keys],
                 "log": _log_to_json(step.log),
                 "columns": [[name, column, str(of)] for name, column, of in step.columns],
-                "as_of": optional_to_json(step.as_of),
-                "condition": optional_to_json(step.condition),
+                "as_of": step.as_of.to_json() if step.as_of else None,
+                "condition": step.condition.to_json() if step.condition else None,
                 "keep_missing": step.keep_missing,
             }
         case SampleRows():
-            keys = [expression_to_json(key) for key in step.keys]
+            keys = [key.to_json() for key in step.keys]
             return {"sample": step.percent, "seed": step.seed, "keys": keys}
 
 

@@ -278,8 +278,7 @@ def _added_next(steps: Sequence[RowStep]) -> set[str]:
 
 def view_over(view: View, stream: Stream) -> View:
     """A view that was made over a derived stream, as one over its base streams."""
-    if stream.relation is None:
-        return view
+    assert stream.relation is not None, "the stream is derived"
     relation = prune(stream.relation, (name for name, _ in view.reads))
     branch, *more = relation.branches
     filters = [step for step in branch.steps if isinstance(step, Filter)]

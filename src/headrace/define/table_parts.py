@@ -141,7 +141,7 @@ def view_of(table: Table) -> View:
         reads=tuple((name, types[name]) for name in read),
         shape=Shape(tuple(outputs), having=row.is_present, only_keys=not rest),
     )
-    return view_over(view, changes)
+    return view_over(view, changes) if changes.relation else view
 
 
 def holds_rows_of_table(view: View) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.aggregate import REGISTRY, Aggregate, Constant, Parameter
-from headrace.aggregate.registry import find_aggregate
+from headrace.aggregate.udaf import find_user_aggregate
 from headrace.define.model import Column
 from headrace.define.view_windows import END_CALLS, START_CALLS, WINDOW_CALLS
 from headrace.errors import DefinitionError
@@ -59,7 +59,9 @@ def _refusals() -> dict[str, tuple[str, str]]:
 def is_aggregate_name(name: str) -> bool:
     """Return True for the name of an aggregate, available or not."""
     lower = name.lower()
-    return find_aggregate(lower) is not None or (lower not in _SCALAR and _is_aggregate_elsewhere(lower))
+    if lower in REGISTRY or lower in _SCALAR:
+        return lower in REGISTRY
+    return find_user_aggregate(lower) is not None or _is_aggregate_elsewhere(lower)
 
 
 def _is_aggregate_elsewhere(name: str) -> bool:
@@ -148,7 +150,7 @@ def make_parameter(cls: type[Aggregate], parameter: Parameter, value: object) ->
 def read_aggregate(source: SourceText, scope: Scope, call: Call) -> Aggregate:
     """The aggregate of a call."""
     name = call.name.lower()
-    cls = find_aggregate(name)
+    cls = REGISTRY.get(name) or find_user_aggregate(name)
     if cls is None:
         raise _refusal(source, call)
     cls = _class_of(source, call, cls)
@@ -225,7 +227,7 @@ def _constant(node: Node) -> object:
 
 
 def _default_name(source: SourceText, call: Call) -> str:
-    called = find_aggregate(call.name.lower())
+    called = REGISTRY.get(call.name.lower()) or find_user_aggregate(call.name.lower())
     cls = _class_of(source, call, called) if called else None
     name = cls.name if cls else call.name.lower()
     if not call.args or (cls and cls.is_of_all_events() and _means_all_events(call.args[0])):

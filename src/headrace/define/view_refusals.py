@@ -49,7 +49,8 @@ def build_again(select: ViewStatement, stream: Stream, scope: RowScope, *, of_ta
     select, errors = _resolve(_without_sessions(select), stream)
     select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
     try:
-        return view_over(ViewBuilder(select, stream, scope, _read_where).view(), stream)
+        view = ViewBuilder(select, stream, scope, _read_where).view()
+        return view_over(view, stream) if stream.relation else view
     except DefinitionError as error:
         # A name that is declared in a part that could not be read is no second mistake.
         rest = [one for one in each(error) if not any(f"'{word}'" in one.message.lower() for word in words)]

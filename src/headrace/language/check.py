@@ -44,7 +44,7 @@ from headrace.language.user_functions import UserFunction, find_function
 from headrace.types import BOOLEAN, INT, STRING, TIMESTAMP, Type
 
 
-def own_call(source: SourceText, node: Call, function: UserFunction, args: list[Term]) -> Term:
+def user_call(source: SourceText, node: Call, function: UserFunction, args: list[Term]) -> Term:
     """The term of a call; arguments of narrower types are cast."""
     if len(args) != len(function.takes):
         raise source.error(
@@ -266,7 +266,7 @@ class Checker:
     def _call(self, node: Call) -> Term:
         own = find_function(node.name.lower())
         if own:
-            return own_call(self.source, node, own, self._terms(node.args))
+            return user_call(self.source, node, own, self._terms(node.args))
         mistakes = Mistakes()
         with mistakes.collect():
             function = self._function(node)

@@ -183,6 +183,10 @@ class Expression:
         """The names of the functions that it calls, each once."""
         return self.term.calls()
 
+    def to_json(self) -> dict[str, str]:
+        """The text and the type, as plain JSON values."""
+        return {"sql": self.sql, "type": str(self.type)}
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and (self.sql, self.type) == (other.sql, other.type)
 

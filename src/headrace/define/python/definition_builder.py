@@ -257,7 +257,8 @@ def _build(name: str, query: Query, schedule_ms: int | None) -> model.View:
     bounds = window_.names if window_ else ()
     check_distinct([*(key.name for key in keys), *bounds, *(output.name for output in reader.outputs)], "the column")
     view = model.View(name, (stream.name,), tuple(keys), all_columns, window_, where, schedule_ms, shape=shape)
-    return view_over(view.reading(stream.reads), stream)
+    view = view.reading(stream.reads)
+    return view_over(view, stream) if stream.relation else view
 
 
 def _shape(

@@ -23,12 +23,12 @@ from headrace.define.relation import JoinKind
 from headrace.define.table_joins import TableScope, apply_join
 from headrace.errors import DefinitionError
 from headrace.language import hints
-from headrace.language.check import Checker, Scope, check, check_condition
+from headrace.language.check import Checker, Scope, check, check_condition, user_call
 from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.language.statements.create_view import read_item_text
-from headrace.language.syntax import JoinItem, Name
+from headrace.language.syntax import Call, JoinItem, Name
 from headrace.language.terms import Expression, conjunction, quote
 from headrace.language.user_functions import find_function
 
@@ -160,9 +160,9 @@ def _map(step: Mapping, rows: DerivedRows) -> DerivedRows:
             f"there is no function '{step.function}'", fix="decorate it by @hr.udf, in a Python file of the definitions"
         )
     arguments = step.arguments or tuple(SourceText(quote(name), at=step.at) for name, _ in function.takes)
-    texts = [check(source, parse_tree(source), rows.scope()).sql for source in arguments]
-    call = SourceText(f"{function.full_name}({', '.join(texts)})", at=step.at)
-    value = check(call, parse_tree(call), rows.scope())
+    values = [check(source, parse_tree(source), rows.scope()) for source in arguments]
+    call = Call(0, function.full_name, tuple(Name(0, value.sql) for value in values))
+    value = Expression(user_call(SourceText("", at=step.at), call, function, [each.term for each in values]))
     columns = [(entry.name, entry.expression) for entry in rows.star()]
     if value.type.name != "STRUCT" or step.name:
         return rows.select([*columns, (step.name or function.name, value)])
