@@ -156,7 +156,7 @@ def test_an_edit_while_it_serves(bench: Bench) -> None:
     view = bench.add_view(VIEW)
     feed(bench, 5, 3)
     bench.maintain()
-    n = Expression.stored("n", BIGINT)
+    n = Expression.field("n", BIGINT)
     edits = [
         replace(view, columns=(*view.columns, Column("most", Max((n,))))),
         replace(view, columns=(Column("total", Sum((n,))), Column("mean", Avg((n,))))),

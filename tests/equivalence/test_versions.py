@@ -59,7 +59,7 @@ def test_an_edited_view_serves_its_old_version_until_the_new_one_is_built(spark:
     for number in range(3):
         post_and_commit(bench, number)
     bench.maintain()
-    ids = Column("ids", Count((Expression.stored("id", BIGINT),)))
+    ids = Column("ids", Count((Expression.field("id", BIGINT),)))
     edited = replace(view, columns=(*view.columns, ids), reads=(*view.reads, ("id", BIGINT)))
     bench.edit_view(edited)
     assert list(bench.answer("v").rows()[0]) == ["window_start", "window_end", "n", "settled"]

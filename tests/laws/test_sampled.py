@@ -52,8 +52,8 @@ def values_of(events: Any, aggregate: Aggregate, condition: str = "true") -> dic
     [
         Count(),
         CountIf((Expression.stored("duration > 5", BOOLEAN),)),
-        Sum((Expression.stored("price", PRICE),)),
-        Sum((Expression.stored("duration", DURATION),)),
+        Sum((Expression.field("price", PRICE),)),
+        Sum((Expression.field("duration", DURATION),)),
         Sum((Expression.stored("CAST(duration AS DOUBLE)", DOUBLE),)),
     ],
     ids=lambda aggregate: aggregate.sql,
@@ -85,18 +85,18 @@ def test_the_stated_bound_holds_for_about_95_of_100_samples(events: Any, aggrega
 
 def test_decimals_stay_decimals_and_integers_integers() -> None:
     third = Scaling(33.0, "a sample of 33 %")
-    price = scale(Sum((Expression.stored("price", PRICE),)), third)
+    price = scale(Sum((Expression.field("price", PRICE),)), third)
     assert (price.present((Decimal("10.00"), 3, 50.0)), price.type) == (Decimal("30.30"), decimal(38, 2))
-    count = scale(Sum((Expression.stored("n", INT),)), third)
+    count = scale(Sum((Expression.field("n", INT),)), third)
     assert (count.present((Decimal(10), 3, 50.0)), count.narrow_type) == (30, BIGINT)
     assert scale(Count(), third).present((10,)) == 30
     assert price.present(price.zero) is None
-    wide = scale(Sum((Expression.stored("x", decimal(38, 0)),)), Scaling(1.0, "a sample of 1 %"))
+    wide = scale(Sum((Expression.field("x", decimal(38, 0)),)), Scaling(1.0, "a sample of 1 %"))
     assert wide.present((Decimal(5), 1, Decimal(10**17), 1.0)) is None  # it does not fit: NULL, as in Spark
 
 
 def test_what_cannot_be_scaled_stays_what_it_is() -> None:
-    mean = Avg((Expression.stored("price", PRICE),))
+    mean = Avg((Expression.field("price", PRICE),))
     assert scale(mean, Scaling(10.0, "a sample of 10 %")) is mean
 
 
@@ -109,7 +109,7 @@ def test_no_bound_is_stated_where_events_were_chosen_together() -> None:
 
 @pytest.mark.parametrize("of", [INT, BIGINT, DOUBLE, PRICE, decimal(38, 4)])
 def test_partials_of_any_split_merge_to_one(of: Any) -> None:
-    sum_ = scale(Sum((Expression.stored("x", of),)), Scaling(10.0, "a sample"))
+    sum_ = scale(Sum((Expression.field("x", of),)), Scaling(10.0, "a sample"))
     numbers = [3, -4, 5, None, 12]
     values = [None if n is None else float(n) if of == DOUBLE else Decimal(n) for n in numbers]
     lifted = [sum_.lift(value) for value in values]
@@ -124,7 +124,7 @@ def test_partials_of_any_split_merge_to_one(of: Any) -> None:
 
 def test_a_view_of_a_sample_scales_also_when_it_is_read_back() -> None:
     relation = Relation((Branch("clicks", (("x", BIGINT),), (SampleRows(10.0),)),), (("x", BIGINT),), None)
-    columns = (Column("n", Count()), Column("total", Sum((Expression.stored("x", BIGINT),))))
+    columns = (Column("n", Count()), Column("total", Sum((Expression.field("x", BIGINT),))))
     view = View("v", ("clicks",), (), columns, relation=relation)
     assert [type(column.aggregate) for column in view.columns] == [SampledCount, SampledSum]
     assert from_json(to_json(view)) == view

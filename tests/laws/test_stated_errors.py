@@ -58,7 +58,7 @@ def sets_of(values: Any, parts: int) -> list[bytes]:
 @SPLITS
 @pytest.mark.parametrize("accuracy", [20, 100, 1000])
 def test_percentiles_are_within_one_over_accuracy_by_rank(values: Any, parts: int, accuracy: int) -> None:
-    aggregate = REGISTRY["approx_percentile"]((Expression.stored("x", DOUBLE),), None, (SHARES, accuracy))
+    aggregate = REGISTRY["approx_percentile"]((Expression.field("x", DOUBLE),), None, (SHARES, accuracy))
     ordered = np.sort(values)
     for share, value in zip(SHARES, aggregate.present(sketch(aggregate, values, parts)), strict=True):
         below, up_to = (np.searchsorted(ordered, value, side) / COUNT for side in ("left", "right"))
@@ -69,7 +69,7 @@ def test_percentiles_are_within_one_over_accuracy_by_rank(values: Any, parts: in
 @SPLITS
 @pytest.mark.parametrize("tracked", [50, 1000])
 def test_counts_of_frequent_values_are_within_the_stated_share(values: Any, parts: int, tracked: int) -> None:
-    aggregate = REGISTRY["approx_top_k"]((Expression.stored("x", STRING),), None, (10, tracked))
+    aggregate = REGISTRY["approx_top_k"]((Expression.field("x", STRING),), None, (10, tracked))
     counts = Counter(map(str, values.tolist()))
     top = aggregate.present(sketch(aggregate, values, parts))
     error = 0 if len(counts) <= 1.5 * tracked else 2.7 / tracked * COUNT
@@ -85,14 +85,14 @@ def test_counts_of_frequent_values_are_within_the_stated_share(values: Any, part
 @SPLITS
 @pytest.mark.parametrize(("name", "exact", "error"), [("approx_count_distinct", 200, 0.033), ("unique", 4096, 0.032)])
 def test_distinct_counts_are_within_their_error(values: Any, parts: int, name: str, exact: int, error: float) -> None:
-    aggregate = REGISTRY[name]((Expression.stored("x", BIGINT),))
+    aggregate = REGISTRY[name]((Expression.field("x", BIGINT),))
     count, partial = len(set(values.tolist())), sketch(aggregate, values, parts)
     assert abs(aggregate.present(partial) - count) <= (0 if count <= exact else error * count)
     assert aggregate.agrees(partial, sketch(aggregate, values[::-1], 2))
 
 
 def test_unique_counts_exactly_to_its_limit_and_tells_where_it_does_not() -> None:
-    aggregate = REGISTRY["unique"]((Expression.stored("x", BIGINT),))
+    aggregate = REGISTRY["unique"]((Expression.field("x", BIGINT),))
     for count in (1, 2, 4095, 4096):
         partial = sketch(aggregate, np.repeat(np.arange(count), 3), 3)
         assert (aggregate.present(partial), aggregate.is_exact(partial)) == (count, True)
@@ -103,7 +103,7 @@ def test_unique_counts_exactly_to_its_limit_and_tells_where_it_does_not() -> Non
 @EVERY
 @SPLITS
 def test_unique_is_exact_where_all_parts_come_from_the_batch_layer(values: Any, parts: int) -> None:
-    aggregate = REGISTRY["unique"]((Expression.stored("x", BIGINT),))
+    aggregate = REGISTRY["unique"]((Expression.field("x", BIGINT),))
     by_speed, count = sketch(aggregate, values, parts), len(set(values.tolist()))
     by_batch = (by_speed[0], reduce(SETS.pair, sets_of(values, parts)))
     assert (aggregate.present(by_batch), aggregate.is_exact(by_batch)) == (count, True)

@@ -43,5 +43,5 @@ def generated_rows() -> list[tuple[Any, ...]]:
 def cases() -> dict[str, Aggregate]:
     """Each aggregate by a name, with and without a filter."""
     plain = every_aggregate((*REGISTRY.values(), *INTERNAL.values(), *TEST_ONLY), TYPES)
-    filtered = [replace(aggregate, where=Expression.stored("keep", BOOLEAN)) for aggregate in plain]
+    filtered = [replace(aggregate, where=Expression.field("keep", BOOLEAN)) for aggregate in plain]
     return {f"c{number}": aggregate for number, aggregate in enumerate([*plain, *filtered])}

@@ -51,12 +51,12 @@ def test_python_and_spark_give_one_id(spark: Any) -> None:
 
 def test_there_is_none_where_the_text_is_not_certain() -> None:
     def of_one(of: Any, value: Any) -> str | None:
-        return key_id_of(View("v", ("s",), (Key("k", Expression.stored("k", of)),), ()), {"k": value})
+        return key_id_of(View("v", ("s",), (Key("k", Expression.field("k", of)),), ()), {"k": value})
 
     assert of_one(DOUBLE, 1.0) is None
     assert of_one(decimal(10, 2), 1) is None
     assert of_one(DATE, date(999, 1, 1)) is None
     assert of_one(STRING, "\ud800") is None
     assert of_one(DOUBLE, None) is not None
-    assert key_id_of(View("v", ("s",), (Key("k", Expression.stored("k", STRING)),), ()), {}) is None
+    assert key_id_of(View("v", ("s",), (Key("k", Expression.field("k", STRING)),), ()), {}) is None
     assert key_id_of(View("v", ("s",), (), ()), {}) == "d41d8cd98f00b204e9800998ecf8427e"

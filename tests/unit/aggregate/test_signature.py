@@ -52,7 +52,7 @@ def view(selected: str) -> View:
 def test_a_call_is_read_by_the_signature() -> None:
     tally, above, newest = view("tally(), count_above(small, -2), newest_by(word, small)").columns
     assert (tally.name, tally.aggregate) == ("tally", Tally())
-    small, word = Expression.stored("small", INT), Expression.stored("word", STRING)
+    small, word = Expression.field("small", INT), Expression.field("word", STRING)
     assert (above.name, above.aggregate) == ("count_above_small", CountAbove((small,), None, (-2.0,)))
     assert (newest.name, newest.aggregate) == ("newest_by_word", NewestBy((word, small)))
 

@@ -53,7 +53,7 @@ def test_a_filter_and_a_projection_read_only_what_they_need() -> None:
             (("id", BIGINT), ("at", TIMESTAMP)),
             (
                 Filter(condition(DerivedRows.of(ORDERS), "id > 5")),
-                Project((("number", Expression.stored("id", BIGINT)), ("time", Expression.stored("at", TIMESTAMP)))),
+                Project((("number", Expression.field("id", BIGINT)), ("time", Expression.field("at", TIMESTAMP)))),
             ),
         ),
     )
@@ -97,7 +97,7 @@ def test_explode_adds_columns_beside_the_others() -> None:
     assert prune(rows.relation(), ["i"]).branches[0] == Branch(
         "orders",
         (("items", array(ITEM)), ("at", TIMESTAMP)),
-        (Explode(Expression.stored("items", array(ITEM)), ("i",), (ITEM,)),),
+        (Explode(Expression.field("items", array(ITEM)), ("i",), (ITEM,)),),
     )
 
 
@@ -134,7 +134,7 @@ def test_a_union_matches_columns_by_place_and_casts_to_the_common_type() -> None
     assert union.fields == (("n", BIGINT), ("time", TIMESTAMP))
     assert union.event_time == "time"
     assert union.branches[1].steps[-1] == Project(
-        (("n", Expression.stored("CAST(items[0].qty AS BIGINT)", BIGINT)), ("time", Expression.stored("at", TIMESTAMP)))
+        (("n", Expression.stored("CAST(items[0].qty AS BIGINT)", BIGINT)), ("time", Expression.field("at", TIMESTAMP)))
     )
 
 
@@ -143,7 +143,7 @@ def test_a_union_carries_event_times_that_were_not_selected() -> None:
     assert union.fields == (("word", STRING), ("at", TIMESTAMP))
     assert union.event_time == "at"
     assert union.branches[1].steps[-1] == Project(
-        (("word", Expression.stored("value", STRING)), ("at", Expression.stored("_arrived", TIMESTAMP)))
+        (("word", Expression.field("value", STRING)), ("at", Expression.field("_arrived", TIMESTAMP)))
     )
     assert union.streams == ("orders", "lines")
 
@@ -174,7 +174,7 @@ def test_a_watermark_sets_event_time_and_patience_anew() -> None:
 
 def test_a_left_join_whose_columns_nobody_reads_is_left_out() -> None:
     log = TableLog("users", (("id", STRING),), None)
-    join = Join("users", "left", ((Expression.stored("note", STRING), "id"),), log, (("city", "city", STRING),))
+    join = Join("users", "left", ((Expression.field("note", STRING), "id"),), log, (("city", "city", STRING),))
     rows = DerivedRows.of(ORDERS).then(join)
     assert prune(rows.relation(), ["id"]).branches[0].steps == ()
     inner = Join("users", "inner", join.keys, log, join.columns)
@@ -186,7 +186,7 @@ def test_a_left_join_whose_columns_nobody_reads_is_left_out() -> None:
 def test_a_view_over_filtered_events_is_a_view_with_a_longer_condition() -> None:
     rows = DerivedRows.of(ORDERS)
     derived = rows.where(condition(rows, "id > 5 OR id < 2")).where(condition(rows, "note <> ''")).stream("some")
-    view = View("v", ("some",), (Key("id", Expression.stored("id", BIGINT)),), (), reads=(("id", BIGINT),))
+    view = View("v", ("some",), (Key("id", Expression.field("id", BIGINT)),), (), reads=(("id", BIGINT),))
     made = view_over(view, derived)
     assert (made.relation, made.streams) == (None, ("orders",))
     assert made.where == Expression.stored("(id > 5 OR id < 2) AND note <> ''", condition(rows, "TRUE").type)
@@ -195,7 +195,7 @@ def test_a_view_over_filtered_events_is_a_view_with_a_longer_condition() -> None
 
 def test_a_view_over_other_rows_holds_their_relation() -> None:
     derived = select(DerivedRows.of(ORDERS), big="CAST(id AS DOUBLE)", note="note").stream("some")
-    view = View("v", ("some",), (Key("big", Expression.stored("big", DOUBLE)),), (), reads=(("big", DOUBLE),))
+    view = View("v", ("some",), (Key("big", Expression.field("big", DOUBLE)),), (), reads=(("big", DOUBLE),))
     made = view_over(view, derived)
     assert made.relation is not None
     assert made.relation.fields == (("big", DOUBLE), ("at", TIMESTAMP))

@@ -57,7 +57,7 @@ def test_alerts():
     alert = RUNNING.alerts["busy"]
     assert (alert.source, alert.for_ms, alert.absent_ms) == ("traffic", 120_000, None)
     assert [output.name for output in alert.outputs] == ["page", "twice"]
-    assert alert.outputs[0] == Output("page", Expression.stored("page", STRING))
+    assert alert.outputs[0] == Output("page", Expression.field("page", STRING))
     options = (("connector", "http"), ("url", "http://a"))
     assert RUNNING.alerts["quiet"] == Alert("quiet", "visits", absent_ms=300_000, options=options)
 

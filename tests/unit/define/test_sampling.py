@@ -70,7 +70,7 @@ def test_numbers_kept_of_each_thousand_are_spread_like_those_of_coins(events: An
 
 
 def test_a_key_is_kept_with_all_of_its_rows_or_not_at_all(events: Any) -> None:
-    sample = SampleRows(10.0, 0, (Expression.stored("user_id", STRING),))
+    sample = SampleRows(10.0, 0, (Expression.field("user_id", STRING),))
     by_user = kept(events, sample, "user_id").reshape(-1, 20_000)
     assert (by_user == by_user[0]).all()
     assert 1_800 < by_user[0].sum() < 2_200
@@ -79,7 +79,7 @@ def test_a_key_is_kept_with_all_of_its_rows_or_not_at_all(events: Any) -> None:
 
 
 def test_null_is_a_key_like_others(events: Any) -> None:
-    keys = (Expression.stored("user_id", STRING),)
+    keys = (Expression.field("user_id", STRING),)
     chosen = [kept(events, SampleRows(50.0, seed, keys), "CAST(NULL AS VARCHAR)") for seed in range(40)]
     assert {bool(each.all()) for each in chosen} == {True, False}
     assert all(each.all() or not each.any() for each in chosen)
@@ -112,13 +112,13 @@ def test_shares_out_of_range_are_refused(percent: float) -> None:
 
 def test_keys_whose_texts_differ_between_engines_are_refused() -> None:
     with wording.raises(DefinitionError, "CAST(score AS STRING)"):
-        DerivedRows.of(CLICKS).sample(10, [Expression.stored("score", DOUBLE)])
+        DerivedRows.of(CLICKS).sample(10, [Expression.field("score", DOUBLE)])
 
 
 def test_the_error_is_known_only_where_each_row_was_chosen_by_itself() -> None:
     rows = DerivedRows.of(CLICKS)
-    user = Expression.stored("user_id", STRING, {"user_id": STRING})
-    tags = Expression.stored("tags", array(STRING), {"tags": array(STRING)})
+    user = Expression.field("user_id", STRING, {"user_id": STRING})
+    tags = Expression.field("tags", array(STRING), {"tags": array(STRING)})
     explode = Explode(tags, ("tag",), (STRING,))
     assert share_of(rows.relation()) is None
     assert [share.clustered for share in map(share_of, (
@@ -168,9 +168,9 @@ def test_keys_are_columns_of_the_rows() -> None:
     source = SourceText("TABLESAMPLE (10 PERCENT) BY (user_id)")
     clause, inputs = read_sample(TokenCursor(source)), Inputs(source, {})
     assert apply(clause, DerivedRows.of(CLICKS), inputs).branches[0].steps == (
-        SampleRows(10.0, 0, (Expression.stored("user_id", STRING),)),
+        SampleRows(10.0, 0, (Expression.field("user_id", STRING),)),
     )
-    projected = DerivedRows.of(CLICKS).select([("who", Expression.stored("user_id", STRING))])
+    projected = DerivedRows.of(CLICKS).select([("who", Expression.field("user_id", STRING))])
     assert isinstance(projected.branches[0].steps[0], Project)
     with pytest.raises(DefinitionError, match="user_id"):
         apply(clause, projected, inputs)

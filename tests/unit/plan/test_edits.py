@@ -105,19 +105,19 @@ def test_a_type_that_only_a_dropped_column_read_does_not_matter() -> None:
     assert classify(before, after).free
 
 
-X = (Expression.stored("x", INT),)
+X = (Expression.field("x", INT),)
 AGGREGATES = [
     Count(),
     Count(X),
     Sum(X),
-    Sum((Expression.stored("x", BIGINT),)),
+    Sum((Expression.field("x", BIGINT),)),
     Max(X),
     Max(X, Expression.stored("x > 1", BOOLEAN)),
 ]
 KEYS = [
-    Key("a", Expression.stored("a", STRING)),
-    Key("b", Expression.stored("b", STRING)),
-    Key("b", Expression.stored("a", STRING)),
+    Key("a", Expression.field("a", STRING)),
+    Key("b", Expression.field("b", STRING)),
+    Key("b", Expression.field("a", STRING)),
 ]
 WINDOWS = [None, *(Window(size * 60_000, slide * 60_000) for size, slide in [(1, 1), (10, 5), (5, 5), (6, 4)])]
 PARTS = ["streams", "keys", "columns", "window", "where", "schedule_ms", "reads"]

@@ -30,7 +30,7 @@ from headrace.types import BIGINT
 from tests import wording
 from tests.unit.store.partial_files import make_view, simple_event, write_partials
 
-NUMBER = (Expression.stored("n", BIGINT),)
+NUMBER = (Expression.field("n", BIGINT),)
 NAMES = ("count_distinct", "collect_set", "collect_list")
 
 

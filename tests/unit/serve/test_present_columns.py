@@ -143,7 +143,7 @@ def test_an_expression_that_duckdb_fails_at_is_computed_by_python(
 def test_names_that_differ_in_case_are_computed_by_python(connection: duckdb.DuckDBPyConnection) -> None:
     types = (("yes", BOOLEAN), ("Yes", BOOLEAN))
     piece = pa.RecordBatch.from_arrays([pa.array([True] * 600), pa.array([False] * 600)], names=["yes", "Yes"])
-    computed = Computed.of(Expression.stored("Yes", BOOLEAN), types)
+    computed = Computed.of(Expression.field("Yes", BOOLEAN), types)
     used = frozenset({0, 1})
     shapes = Shaping(2, 0, types, 0, (("o", computed),), None, (), used, used)
     assert shape_columns(shapes, piece, connection).column("o").to_pylist() == [False] * 600

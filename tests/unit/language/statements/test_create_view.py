@@ -61,12 +61,12 @@ GROUP BY page, window(at, '1 minute');
     assert catalog.views["traffic"] == View(
         "traffic",
         ("visits",),
-        (Key("page", Expression.stored("page", STRING)),),
+        (Key("page", Expression.field("page", STRING)),),
         (
             Column("hits", Count()),
             Column("errors", Count((), Expression.stored("status >= 500", BOOLEAN))),
-            Column("bytes", Sum((Expression.stored("bytes", BIGINT),))),
-            Column("visitors", ApproxCountDistinct((Expression.stored("visitor", STRING),))),
+            Column("bytes", Sum((Expression.field("bytes", BIGINT),))),
+            Column("visitors", ApproxCountDistinct((Expression.field("visitor", STRING),))),
         ),
         Window(60_000, 60_000),
         Expression.stored("status <> 304", BOOLEAN),
@@ -154,7 +154,7 @@ def test_many_ways_to_write_one_view(body):
     assert view(body) == View(
         "v",
         ("visits",),
-        (Key("page", Expression.stored("page", STRING)),),
+        (Key("page", Expression.field("page", STRING)),),
         (Column("hits", Count()),),
         Window(600_000, 300_000),
         reads=(("page", STRING),),
@@ -203,8 +203,8 @@ def test_a_key_is_named_by_its_alias_expression_or_place(group):
 
 def test_keys_need_not_be_selected():
     assert view("SELECT count(*) FROM visits GROUP BY page, status").keys == (
-        Key("page", Expression.stored("page", STRING)),
-        Key("status", Expression.stored("status", INT)),
+        Key("page", Expression.field("page", STRING)),
+        Key("status", Expression.field("status", INT)),
     )
 
 

@@ -33,8 +33,8 @@ from headrace.types import BIGINT, STRING
 from tests.contracts.store.layers import point
 from tests.unit.store.partial_files import MINUTE
 
-UNIQUE = REGISTRY["unique"]((Expression.stored("x", BIGINT),))
-VIEW = View("v", ("events",), (Key("k0", Expression.stored("k0", STRING)),), (Column("n", UNIQUE),), MINUTE)
+UNIQUE = REGISTRY["unique"]((Expression.field("x", BIGINT),))
+VIEW = View("v", ("events",), (Key("k0", Expression.field("k0", STRING)),), (Column("n", UNIQUE),), MINUTE)
 NAMES = [name for name, _ in partial_columns(UNIQUE)]
 VALUES = 20_000  # of a pane
 STEP = 1_000  # values that a pane has and the one before has not
