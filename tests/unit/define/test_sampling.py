@@ -117,8 +117,8 @@ def test_keys_whose_texts_differ_between_engines_are_refused() -> None:
 
 def test_the_error_is_known_only_where_each_row_was_chosen_by_itself() -> None:
     rows = DerivedRows.of(CLICKS)
-    user = Expression.field("user_id", STRING, {"user_id": STRING})
-    tags = Expression.field("tags", array(STRING), {"tags": array(STRING)})
+    user = Expression.field("user_id", STRING)
+    tags = Expression.field("tags", array(STRING))
     explode = Explode(tags, ("tag",), (STRING,))
     assert share_of(rows.relation()) is None
     assert [share.clustered for share in map(share_of, (

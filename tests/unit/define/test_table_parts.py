@@ -21,7 +21,7 @@ from tests import wording
 
 USERS = Table("users", (Field("id", STRING), Field("plan", STRING), Field("my city", STRING)), ("id",))
 _READS = (("person", STRING), ("place", STRING), ("at", TIMESTAMP))
-_MOVES = Branch("moves", _READS, (Project(tuple((name, Expression.stored(name, of)) for name, of in _READS)),))
+_MOVES = Branch("moves", _READS, (Project(tuple((name, Expression.field(name, of)) for name, of in _READS)),))
 LIVES = Table(
     "lives", tuple(Field(*read) for read in _READS), ("person",), "at", relation=Relation((_MOVES,), _READS, "at")
 )
