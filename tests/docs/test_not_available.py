@@ -39,6 +39,7 @@ SESSION_KSQL = (
 MATCH = f"{VIEW} clicks MATCH_RECOGNIZE (PARTITION BY id ORDER BY at PATTERN (a b) DEFINE a AS url = 'x')"
 # By a part of the line of the page: definitions that do what it says is not there.
 PAGES: dict[str, list[str]] = {
+    "if its jar is not available": [],  # a program of another project
     "failOnDataLoss": ["CREATE STREAM k (a INT) WITH (connector = 'kafka', topic = 't', failOnDataLoss = 'false')"],
     "stream-stream joins": [JOIN, WITHIN],
     "`WINDOW SESSION`": [SESSION_KSQL],

@@ -15,7 +15,7 @@ from headrace.language.identifiers import RESERVED_COLUMNS
 from headrace.language.literals import TYPES
 from headrace.language.user_functions import fresh_names
 
-DOCS = Path(__file__).parents[4] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 NAMES = ("streams", "types", "names", "views", "windows", "aggregates", "expressions", "functions", "python-functions")
 PAGES = "\n".join((DOCS / f"{name}.md").read_text() for name in NAMES)
 TABLE_PAGES = {"aggregates": "aggregates.md", "functions": "functions.md", "peers": "other-systems.md"}
