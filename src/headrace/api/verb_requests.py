@@ -174,7 +174,7 @@ class SkipRequest:
     stream: str
     to: str = field(
         metadata=about(
-            "where to go on: earliest, latest, a time, or offsets of partitions such as 0:42,1:300",
+            "where to continue: earliest, latest, a time, or offsets of partitions such as 0:42,1:300",
             needed="earliest, latest, a time or offsets",
         )
     )

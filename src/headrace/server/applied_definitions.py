@@ -272,7 +272,7 @@ class AppliedDefinitions:
         return self._table_states
 
     def _open_pipeline(self, stream: Stream) -> RunningStream:
-        """A stream whose files are damaged stands alone: it says so, and others go on."""
+        """A stream whose files are damaged reports the damage, and other streams continue."""
         try:
             pipeline = Pipeline(
                 self._workspace,

@@ -108,7 +108,7 @@ class DamagedStream:
 
 
 def find_damage(stream: Stream, table: LakeTable) -> str | None:
-    """What is wrong with the files of a lake. New events go on either way; what needs those files says so."""
+    """Describe the damage of a lake's files. New events are appended either way; what reads those files reports it."""
     damages = [*check_log(table.storage), *check_files(table.storage, table.all_files())]
     if not damages:
         return None

@@ -24,7 +24,7 @@ class Latencies:
 
     def note(self, versions: Iterable[Version]) -> None:
         """Note how far the views have come: called after each step."""
-        age_ms = cache(self._age_ms)  # most views go on from the same position
+        age_ms = cache(self._age_ms)  # most views continue from the same position
         serving = {each.view.name: each for each in versions if each.serving and each.reads(self._stream)}
         with self._lock:
             self._times = {name: self._times.get(name) or Timing() for name in serving}

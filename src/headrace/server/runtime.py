@@ -178,7 +178,7 @@ class Runtime:
         return spark
 
     def _on_session(self, spark: SparkSession) -> None:
-        """The first session starts the pipelines; with a later one they go on by themselves."""
+        """The first session starts the pipelines; with a later one they continue by themselves."""
         with self._failing():
             with self.definitions.changing:
                 for pipeline in self.lookup.pipelines.values():

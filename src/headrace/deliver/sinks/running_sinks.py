@@ -91,7 +91,7 @@ class Sinks:
         return [runner.state() for _, runner in sorted(self._runners.items())]
 
     def pause(self, name: str, paused: bool) -> SinkState:
-        """Have a sink stop sending, or go on."""
+        """Pause a sink, or let it continue."""
         runner = self._find(name)
         runner.pause(paused)
         return runner.state()

@@ -103,7 +103,7 @@ class SinkRunner:
         return not self._thread.is_alive()
 
     def pause(self, paused: bool) -> None:
-        """Stop sending after the batch under way, or go on; this lasts over restarts."""
+        """Pause after the current batch, or continue. The state lasts over restarts."""
         with self._lock:
             self._progress = replace(self._progress, paused=paused)
             write_progress(self._store, self._progress)
@@ -160,7 +160,7 @@ class SinkRunner:
                 write_progress(self._store, self._progress)
 
     def _take_over(self) -> None:
-        """Wait for the one before to end, and go on from where it was."""
+        """Wait until the previous runner has ended, and continue where it was."""
         before, self._after = self._after, None
         if before is None:
             return
