@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from headrace.define.catalog import Catalog, parse
+from headrace.define.definition_rules import strictest
 from headrace.define.fingerprint import fingerprint
-from headrace.define.loosening import strictest
 from headrace.define.model import View
 from headrace.ingest.formats.format_detection import FileLayout, Format
 from headrace.ingest.intake import Ingest

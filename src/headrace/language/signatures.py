@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import DefinitionError
+from headrace.language.calendar import zone_name
 from headrace.language.coercion import VOID
 from headrace.language.patterns import is_format
 from headrace.language.terms import Term
@@ -126,8 +127,6 @@ def _refuse_constant(kind: str, term: Term) -> str | None:
 
 
 def _is_zone(text: str) -> bool:
-    from headrace.language.calendar import zone_name  # its module needs this one
-
     try:
         zone_name(text)
     except DefinitionError:

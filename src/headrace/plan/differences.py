@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 
+from headrace.define.definition_rules import loosens, why_narrower
 from headrace.define.definitions import Catalog
 from headrace.define.fingerprint import fingerprint
 from headrace.define.kafka_record import describe_record
-from headrace.define.loosening import loosens, why_narrower
 from headrace.define.model import JSON, Field, Stream, View
 from headrace.define.relation import Relation
 from headrace.define.relation_text import describe_relation, sources_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.define.loosening import strictest
+from headrace.define.definition_rules import strictest
 from headrace.define.model import Stream
 from headrace.errors import HeadraceError, StartingError
 from headrace.format import iso_us

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from headrace.define.catalog import parse
-from headrace.define.loosening import strictest
+from headrace.define.definition_rules import strictest
 from headrace.define.model import TEXT, Stream
 from headrace.ingest.formats.format_detection import FileLayout, Format
 from headrace.ingest.intake import Ingest
