@@ -153,8 +153,8 @@ class Expression:
 
     def over(self, types: Mapping[str, Type]) -> Term:
         """The tree over fields of these types; it is parsed again only where they are other ones."""
-        if self._term is None and self._types is None:
-            self._types = types
+        if self._term is None:
+            self._term = self._parsed(types)
         fields = [part for part in self.term.parts() if part.op == "field"]
         return self.term if all(types.get(each.text) == each.type for each in fields) else self._parsed(types)
 
