@@ -30,7 +30,7 @@ class NotGroupedError(DefinitionError):
 
 
 class ShapeScope(Scope):
-    """What an expression over the rows of a view may name: aggregates, keys, bounds of the window, outputs.
+    """The names for expressions over the rows of a view: aggregates, keys, bounds of the window, outputs.
 
     As in Spark, an expression equal to a key is that key, wherever it occurs.
     """

@@ -76,7 +76,7 @@ def load(folder: Path | str) -> Catalog:
 
 
 def load_changed(folder: Path | str, source: SourceText) -> Catalog:
-    """The same with the SQL of a text added to it: what has the name of something in the folder replaces it."""
+    """Return the catalog of a folder and a text in SQL, which replaces what has the same names in the folder."""
     with fresh_names():
         texts, definitions, errors = _read_folder(folder)
         declared, mistakes = read_definitions(source)
@@ -201,7 +201,7 @@ class _Assembly:
         return False
 
     def _may_be_broken(self, name: str) -> bool:
-        """Whether this is, or may be, the name of something that could not be read."""
+        """Return True if this is, or may be, the name of something that could not be read."""
         readable = name in self._streams_by_name or name in self._tables_by_name or name in self._view_names
         return name in self.broken or (None in self.broken and not readable)
 
@@ -315,7 +315,7 @@ def _outgoing(
 
 
 def parse(text: str, file: str = "<sql>", known: Catalog | None = None) -> Catalog:
-    """What a text in SQL declares; it may also read the streams and views of `known`."""
+    """Return what a text in SQL declares; it may also read the streams and views of `known`."""
     declared, errors = read_definitions(SourceText(text, file))
     return _assemble_quoting({file: text}, [PlacedDefinition(d.definition, d.where) for d in declared], errors, known)
 

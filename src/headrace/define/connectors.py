@@ -49,7 +49,7 @@ class Connector:
         return next((option for option in every if name == option.name or name in option.also), None)
 
     def passes_on(self, name: str) -> bool:
-        """Whether an option is passed on as it is."""
+        """Return True if an option is passed on as it is."""
         return any(name.startswith(prefix) and name != prefix for prefix, _ in self.prefixes)
 
 
@@ -185,7 +185,7 @@ def check_options(connector: Connector, options: Iterable[tuple[str, str]], owne
 
 
 def records_progress(sink: Sink) -> bool:
-    """Whether the destination of a sink records how far it has come."""
+    """Return True if the destination of a sink records how far it has come."""
     return CONNECTORS[sink.connector].records or sink.get("delivery.guarantee") == "exactly-once"
 
 
@@ -259,7 +259,7 @@ def _url(value: str) -> str:
 
 
 def is_http_url(value: str) -> bool:
-    """Whether a text is an http or https URL that a request can be sent to."""
+    """Return True if a text is an http or https URL that a request can be sent to."""
     try:
         parts = urlsplit(value)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -30,7 +30,7 @@ _ROUNDED = {
 
 
 def loosens(before: Stream, after: Stream, name: str) -> bool:
-    """Whether this field of both has only become looser."""
+    """Return True if this field of both has only become looser."""
     old, new = _field(before, name), _field(after, name)
     same_place = (old.computed, old.path, old.record) == (new.computed, new.path, new.record)
     if not same_place or (new.nullable, old.nullable) == (False, True):
@@ -49,7 +49,7 @@ def strictest(before: Stream, after: Stream) -> Stream:
 
 
 def widens(before: Type, after: Type) -> bool:
-    """Whether each value of one type is the same value of the other."""
+    """Return True if each value of one type is the same value of the other."""
     if before.name == after.name == "DECIMAL":
         return after.scale >= before.scale and after.precision - after.scale >= before.precision - before.scale
     return (before.name, after.name) in _WIDER
@@ -205,7 +205,7 @@ def _check_year(field: Field, owner: str) -> None:
 
 
 def to_time(field: str, type_: Type) -> str:
-    """What makes a TIMESTAMP of a field of another type."""
+    """Return what makes a TIMESTAMP of a field of another type."""
     name = quote(field)
     if type_.is_integer:
         return f"timestamp_millis({name})"

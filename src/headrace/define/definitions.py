@@ -51,7 +51,7 @@ class Catalog:
 
     @property
     def definitions(self) -> tuple[model.Definition, ...]:
-        """What was declared, each after what it reads: a table is one of them, its parts are not."""
+        """Return what was declared, each after what it reads: a table is one of them, its parts are not."""
         streams, views = (
             [each for name, each in parts.items() if name not in self.tables] for parts in (self.streams, self.views)
         )

@@ -145,7 +145,7 @@ class DerivedRows:
         return DerivedRows(stream.relation.branches, entries, stream.event_time, owner, stream.patience_ms)
 
     def scope(self) -> RowScope:
-        """What an expression over these rows may name."""
+        """Return the names that an expression over these rows may use."""
         return RowScope(self.entries, self.owner)
 
     def star(self, of: str | None = None) -> tuple[RowColumn, ...]:
@@ -155,7 +155,7 @@ class DerivedRows:
         )
 
     def named(self, alias: str) -> DerivedRows:
-        """The same rows as a subquery or CTE with this name: its columns may be qualified by it."""
+        """Return these rows as a subquery or CTE with this name: its columns may be qualified by it."""
         entries = tuple(replace(entry, of=(alias.lower(),)) for entry in self.entries)
         return replace(self, entries=entries, owner=f"'{alias}'")
 

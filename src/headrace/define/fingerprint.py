@@ -54,7 +54,7 @@ OWN = "own"  # functions and aggregates of the workspace
 
 
 def fingerprint(definition: Definition) -> str:
-    """The same for equal definitions, whichever front end, process or machine made them."""
+    """Return the fingerprint, equal for equal definitions, whichever front end, process or machine made them."""
     value = {name: part for name, part in to_json(definition).items() if name != OWN}  # digests are in it
     canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:FINGERPRINT_DIGITS]
@@ -62,7 +62,7 @@ def fingerprint(definition: Definition) -> str:
 
 @lru_cache(1024)  # each answer asks for them
 def aggregate_id(aggregate: Aggregate) -> str:
-    """What an aggregate computes, as a name: the same for equal ones, whatever their outputs are called."""
+    """Return a name of what an aggregate computes: one for equal ones, whatever their outputs are called."""
     canonical = json.dumps(_aggregate_to_json(aggregate), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"{aggregate.name}_{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
 
@@ -162,7 +162,7 @@ def _declare(value: dict[str, Any]) -> None:
 
 
 def has_code(view: View) -> bool:
-    """Whether a view calls functions or aggregates of the workspace."""
+    """Return True if a view calls functions or aggregates of the workspace."""
     return bool(code_names(view))
 
 
@@ -327,7 +327,7 @@ def source_to_json(source: Source) -> dict[str, Any]:
 
 
 def source_from_json(value: dict[str, Any]) -> Source:
-    """What `source_to_json` wrote."""
+    """Return the source that `source_to_json` wrote."""
     return Source(value["connector"], _options_from_json(value["options"]))
 
 

@@ -37,7 +37,7 @@ def header_name(part: str) -> str | None:
 
 
 def describe_record(part: str) -> str:
-    """What stands after the type of the field."""
+    """Return what stands after the type of the field."""
     name = header_name(part)
     return f"FROM {part.upper()}" if name is None else f"FROM HEADER {escape(name)}"
 

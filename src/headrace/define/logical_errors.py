@@ -1,4 +1,4 @@
-"""What DuckDB says of the SELECT of a logical view, as mistakes of the definition: a plain sentence and its place."""
+"""Errors of DuckDB about the SELECT of a logical view, as mistakes of the definition: a sentence and its place."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def reads_stream(statement: LogicalStatement, streams: Mapping[str, Stream]) -> 
 
 
 def _aggregates(tokens: Sequence[Token]) -> bool:
-    """Whether a query has GROUP BY or calls an aggregate, as far as its words tell."""
+    """Return True if a query has GROUP BY or calls an aggregate, as far as its words tell."""
     for token, following in pairwise(tokens):
         if token.upper == "GROUP" and following.upper == "BY":
             return True

@@ -40,7 +40,7 @@ class Field:
 
     @property
     def is_sent(self) -> bool:
-        """Whether its value is in the event, as it was sent: not computed, and not around the event in Kafka."""
+        """Return True if its value is in the event, as it was sent: not computed, and not around the event in Kafka."""
         return self.computed is None and self.record is None
 
     @property
@@ -220,7 +220,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the default question makes of the rows of a view. The store never sees it, so a change of it is free.
+    """The shape of the answers to the default question. The store never sees it, so a change of it is free.
 
     Without `outputs` the columns of an answer are those of the view; otherwise columns without an output are hidden.
     """
@@ -290,7 +290,7 @@ class View:
         return replace(self, reads=tuple(field for field in fields if field[0] in words))
 
     def rows_of(self, stream: Stream) -> Stream:
-        """What its expressions are evaluated over: its base stream, or the rows that its relation makes of it."""
+        """Return the rows that its expressions are evaluated over: a base stream, or what its relation makes of it."""
         if self.over is not None:
             return Stream(self.over.table, tuple(Field(*read) for read in self.reads), self.over.event_time)
         if self.relation is None:
@@ -309,7 +309,7 @@ class View:
         return self.reads if self.relation is None else self.relation.reads_of(stream)
 
     def fits(self, stream: Stream) -> bool:
-        """Whether it was made for the types that the stream has now.
+        """Return True if it was made for the types that the stream has now.
 
         One made for narrower types must not be updated: it would round or lose wider values. It is served unchanged
         until its next version serves.

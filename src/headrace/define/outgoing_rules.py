@@ -120,7 +120,7 @@ _MODE_OPTIONS = ("mode", "output.mode", "type")
 
 @dataclass(frozen=True)
 class WrittenShape:
-    """What a definition says of a sink beside its name and source."""
+    """The clauses of a sink beside its name and source."""
 
     options: Sequence[tuple[str, str]]  # of WITH, the connector among them
     where: Expression | None = None
@@ -160,7 +160,7 @@ def make_sink(name: str, source: Stream | View, written: WrittenShape) -> Sink:
 
 
 def row_scope(source: Stream | View) -> Scope:
-    """What a condition of a sink or an alert may name."""
+    """Return the names that a condition of a sink or an alert may use."""
     kind = "stream" if isinstance(source, Stream) else "view"
     return Scope(row_types(source), f"{kind} '{source.name}'", (source.name,))
 

@@ -195,7 +195,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
 
 
 def clarify(error: Exception) -> QueryError | None:
-    """What DuckDB's error says of a column with other sketches or none; None if it is about something else."""
+    """Return what DuckDB's error says of a column with other sketches or none; None if it is about something else."""
     text = str(error)
     if f'{SKETCH}" not found' in text:
         column = text.partition('"')[2].partition(SKETCH)[0]

@@ -166,7 +166,7 @@ class Relation:
 
     @property
     def repeats(self) -> bool:
-        """Whether one event can make several rows."""
+        """Return True if one event can make several rows."""
         exploded = any(isinstance(step, Explode) for branch in self.branches for step in branch.steps)
         return exploded or len(self.streams) < len(self.branches)
 
@@ -176,7 +176,7 @@ class Relation:
         return tuple(step for branch in self.branches for step in branch.steps if isinstance(step, Map))
 
     def calling(self) -> Iterator[Expression | str]:
-        """What may call functions of a user: its expressions, and the names of those that are steps."""
+        """Yield what may call functions of a user: its expressions, and the names of those that are steps."""
         for step in (step for branch in self.branches for step in branch.steps):
             if isinstance(step, Map):
                 yield step.function
@@ -186,13 +186,13 @@ class Relation:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether rows can be dead letters: a function fails for them, or a table does not have their key."""
+        """Return True if rows can be dead letters: a function fails for them, or a table does not have their key."""
         joins = (join for branch in self.branches for join in branch.joins)
         return bool(self.maps) or any(join.kind in ("inner", "semi") for join in joins)
 
     @property
     def by_position(self) -> bool:
-        """Whether rows are chosen by the positions of events."""
+        """Return True if rows are chosen by the positions of events."""
         steps = (step for branch in self.branches for step in branch.steps)
         return any(isinstance(step, SampleRows) and not step.keys for step in steps)
 
@@ -213,11 +213,11 @@ class Relation:
         return max((declared_ms if each is None else each for each in of_branches), default=declared_ms)
 
     def has_own_time(self, stream: str) -> bool:
-        """Whether rows of a base stream are settled by their own event time, and not by that of the stream."""
+        """Return True if rows of a base stream are settled by their own event time, and not by that of the stream."""
         return any(branch.own_time for branch in self.branches_of(stream))
 
     def without_patience(self) -> Relation:
-        """How the rows are made, whenever they are settled."""
+        """Return how the rows are made, whenever they are settled."""
         return replace(self, branches=tuple(replace(branch, patience_ms=None) for branch in self.branches))
 
     def reads_of(self, stream: str) -> Reads:

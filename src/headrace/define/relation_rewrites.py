@@ -70,7 +70,7 @@ def _rewrite(step: RowStep, of: Callable[[Expression], Expression]) -> RowStep:
 
 
 def number_of_calls(branches: Sequence[Sequence[RowStep]]) -> int:
-    """How many numbers of results the steps of branches use."""
+    """Return how many numbers of results the steps of branches use."""
     numbers = [
         int(column.removeprefix(PREFIX)) + 1
         for steps in branches
@@ -186,7 +186,7 @@ class _Part:
 
 
 def _replaces(of: Expression, term: Term) -> bool:
-    """Whether the term of a column may be written in place of its name, inside of another expression."""
+    """Return True if the term of a column may be written in place of its name, inside of another expression."""
     if of.type != term.type:
         return False
     # Beside a constant, types are not always those that they would be beside a column with its value.
@@ -194,7 +194,7 @@ def _replaces(of: Expression, term: Term) -> bool:
 
 
 def _repeats(terms: Iterable[Term]) -> bool:
-    """Whether a term that costs more than a little is among them twice."""
+    """Return True if a term that costs more than a little is among them twice."""
     costly = [term for term in terms if not is_simple(term) and term.op != "field"]
     return len(set(costly)) < len(costly)
 

@@ -12,7 +12,7 @@ _RESULT = re.compile(rf"\b{PREFIX}\d+\b")  # a column that holds the result of a
 
 
 def describe_relation(relation: Relation) -> dict[str, str]:
-    """How rows are made of the events of each base stream, in a line."""
+    """Return how rows are made of the events of each base stream, in a line."""
     return {
         stream: " and ".join(describe_branch(branch) for branch in relation.branches_of(stream))
         for stream in relation.streams
@@ -20,7 +20,7 @@ def describe_relation(relation: Relation) -> dict[str, str]:
 
 
 def sources_of(relation: Relation) -> tuple[str, ...]:
-    """What rows are made of: the base streams, then the tables."""
+    """Return what rows are made of: the base streams, then the tables."""
     return (*relation.streams, *relation.tables)
 
 

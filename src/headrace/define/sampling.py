@@ -1,4 +1,4 @@
-"""Which rows a sample keeps: one condition for Spark and one for DuckDB, with equal results, and its share of all rows.
+"""Samples of rows: one condition for Spark and one for DuckDB, with equal results, and its share of all rows.
 
 A row is kept if a hash of its event's position, or of its key, is below a bound. So it is the same rows in both lanes,
 in every build and after every restart.
@@ -28,7 +28,7 @@ _KEY_TYPES = ("STRING", "BOOLEAN", "INT", "BIGINT", "DATE", "TIMESTAMP")
 
 @dataclass(frozen=True)
 class _Engine:
-    """How an engine writes what the two of them write differently."""
+    """Spellings that differ between the two engines."""
 
     xor: Callable[[str, str], str]
     shift: Callable[[str, int], str]
@@ -79,7 +79,7 @@ def spark_condition(sample: SampleRows, stream: str, keys: Sequence[str]) -> str
 
 
 def duckdb_condition(sample: SampleRows, stream: str, keys: Sequence[str]) -> str:
-    """The same in DuckDB's SQL. `keys` is DuckDB's SQL for each of its keys."""
+    """Return the condition in DuckDB's SQL. `keys` is DuckDB's SQL for each of its keys."""
     return _condition(sample, stream, keys, _DUCKDB)
 
 
@@ -128,7 +128,7 @@ def _digest(text: str) -> bytes:
 
 @dataclass(frozen=True)
 class Share:
-    """What part of all rows a relation has, as far as samples decide it."""
+    """Return the part of all rows that a relation has, as far as samples decide it."""
 
     percent: float
     keys: tuple[str, ...] = ()  # what rows were chosen by; none: each event by itself
@@ -157,7 +157,7 @@ def share_of(relation: Relation | None) -> Share | None:
 
 @lru_cache(maxsize=1024)
 def scaling_of(relation: Relation | None) -> Scaling | None:
-    """How counts and sums of rows of a relation are scaled; None: they are not."""
+    """Return how counts and sums of rows of a relation are scaled; None: they are not."""
     share = share_of(relation)
     return None if share is None else Scaling(share.percent, str(share), bounded=not share.clustered)
 

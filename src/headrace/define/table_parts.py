@@ -145,7 +145,7 @@ def view_of(table: Table) -> View:
 
 
 def holds_rows_of_table(view: View) -> bool:
-    """Whether it is the view of a table."""
+    """Return True if it is the view of a table."""
     return len(view.columns) == 1 and isinstance(view.columns[0].aggregate, LatestRow)
 
 
@@ -155,7 +155,7 @@ def _has_key(table: Table) -> Expression | None:
 
 
 def rows_of_table(table: Table, time: str | None = None) -> Stream:
-    """What a view over a table reads: its rows as if each were an event at `time`, or else at its last change."""
+    """Return the rows of a table as a stream for views over it: each is an event at `time`, or at its last change."""
     return Stream(table.name, table.fields, time)
 
 

@@ -69,12 +69,12 @@ def _is_aggregate_elsewhere(name: str) -> bool:
 
 
 def is_aggregate(node: Node) -> bool:
-    """Whether an expression is an aggregate, available or not, and nothing more."""
+    """Return True if an expression is an aggregate, available or not, and nothing more."""
     return isinstance(node, Call) and is_aggregate_name(node.name)
 
 
 def contains_aggregate(node: Node) -> bool:
-    """Whether an aggregate, available or not, is somewhere in the expression."""
+    """Return True if an aggregate, available or not, is somewhere in the expression."""
     match node:
         case Call():
             return is_aggregate_name(node.name) or _any(node.args)
@@ -204,7 +204,7 @@ def _class_of(source: SourceText, call: Call, cls: type[Aggregate]) -> type[Aggr
 
 
 def _means_all_events(node: Node) -> bool:
-    """Whether count of this counts every event: *, or a constant such as 1."""
+    """Return True if count of this counts every event: *, or a constant such as 1."""
     return isinstance(node, Star) or (isinstance(node, Literal) and node.type is not None)
 
 

@@ -434,5 +434,5 @@ class AppliedChecker(Checker):
 
 
 def _may_be_known(arg: Node) -> bool:
-    """Whether an argument may have a meaning for a function that is not known."""
+    """Return True if an argument may have a meaning for a function that is not known."""
     return isinstance(arg, Star) or (isinstance(arg, Name) and not arg.of and arg.name.lower() in UNITS)

@@ -98,7 +98,7 @@ def _join(a: Type, b: Type) -> Type | None:
 
 
 def is_text(term: Term) -> bool:
-    """Whether the term is a constant text."""
+    """Return True if the term is a constant text."""
     return term.is_literal and term.type == STRING
 
 

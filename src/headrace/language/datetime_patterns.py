@@ -33,7 +33,7 @@ class PatternNumber:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it takes part in the run of digits of a number before it."""
+        """Return True if it takes part in the run of digits of a number before it."""
         return self.least == self.most and self.sign == NOT_NEGATIVE
 
 
@@ -137,13 +137,13 @@ def as_meant(pattern: str) -> str | None:
 
 
 def is_ours(pattern: str) -> bool:
-    """Whether a valid pattern has letters that Spark does not read, or reads differently: E and z."""
+    """Return True if a valid pattern has letters that Spark does not read, or reads differently: E and z."""
     elements = read_pattern(pattern)
     return "weekday" in _fields(elements) or any(isinstance(e, Zone) and e.short for e in _flat(elements))
 
 
 def has_year(pattern: str) -> bool:
-    """Whether a valid pattern reads a year; without one, all times are of 1970."""
+    """Return True if a valid pattern reads a year; without one, all times are of 1970."""
     return "year" in _fields(read_pattern(pattern))
 
 

@@ -36,7 +36,7 @@ def describe(term: Term) -> str:
 
 
 def instead_of_name(source: SourceText, node: Name, spellings: Mapping[str, str]) -> Advice:
-    """What to write for a name that no field has; a text in double quotes is a name here, as in standard SQL."""
+    """Return what to write for a name that no field has; a text in double quotes is a name here, as in standard SQL."""
     if source.text[node.at : node.at + 1] == '"':
         text = escape(node.name)
         return {"fix": f"write {text}, in single quotes, for a text", "write": text}
@@ -90,7 +90,7 @@ def similar_name(name: str, spellings: Mapping[str, str]) -> str:
 
 
 def part_of_other_type(value: Term, name: str) -> str | None:
-    """How to get a part by name out of a value that is not a STRUCT."""
+    """Return how to get a part by name out of a value that is not a STRUCT."""
     match value.type.name:
         case "ARRAY":
             return f"write {render(value)}[0].{name}"
@@ -102,7 +102,7 @@ def part_of_other_type(value: Term, name: str) -> str | None:
 
 
 def part_hint(expression: Expression) -> str:
-    """How to take a single value out of a nested one."""
+    """Return how to take a single value out of a nested one."""
     sql, of = expression.sql, expression.type
     while of.is_nested:
         sql += {"ARRAY": "[0]", "MAP": "['key']"}.get(of.name) or f".{of.parts[0][0]}"
@@ -120,7 +120,7 @@ def instead_of_cast(value: Term, to: Type) -> Advice:
 
 
 def instead_of_argument(function: ScalarFunction, parameter: FunctionParameter, arg: Term, expected: str) -> Advice:
-    """What to write for an argument that does not fit."""
+    """Return what to write for an argument that does not fit."""
     if function.name == "concat" and arg.type.name == "BOOLEAN":
         return {"fix": f"|| joins texts; for conditions write OR, for its text {cast(arg, 'STRING')}"}
     if function.name == "length" and arg.type.name in ("ARRAY", "MAP"):
@@ -140,7 +140,7 @@ def cast(term: Term, to: str) -> str:
 
 
 def common_type_of(args: Sequence[Term]) -> str:
-    """How to compare, or choose from, values of different types."""
+    """Return how to compare, or choose from, values of different types."""
     if len(args) == 2:
         for value, other in (tuple(args), tuple(reversed(args))):
             if other.type.name == "TIMESTAMP" and value.is_literal and value.type.is_integer:
@@ -161,7 +161,7 @@ def whole(args: Sequence[Term]) -> str:
 
 
 def as_number(term: Term, args: Sequence[Term], op: str) -> Advice:
-    """How to calculate with a value that is not a number."""
+    """Return how to calculate with a value that is not a number."""
     both = {arg.type.name for arg in args}
     if op == "-" and len(args) == 2 and both == {"TIMESTAMP"}:
         return {"fix": f"write unix_millis({render(args[0])}) - unix_millis({render(args[1])})"}

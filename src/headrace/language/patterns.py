@@ -74,12 +74,12 @@ def refuse_pattern(pattern: str) -> tuple[str, str | None] | None:
 
 
 def groups(pattern: str) -> int:
-    """How many groups a valid regular expression has."""
+    """Return how many groups a valid regular expression has."""
     return sum(kind == "group" and _CAPTURES.match(token) is not None for kind, token in _tokens(pattern))
 
 
 def matches_nothing(pattern: str) -> bool:
-    """Whether a valid pattern also matches the empty text."""
+    """Return True if a valid pattern also matches the empty text."""
     return bool(_re2().execute(_TRY, [re2_pattern(pattern)]).fetchone()[0])
 
 
@@ -112,7 +112,7 @@ def re2_replacement(replacement: str) -> str:
 
 
 def is_format(pattern: str) -> bool:
-    """Whether Spark can write times in this format."""
+    """Return True if Spark can write times in this format."""
     letters = re.sub(r"'[^']*'", "", pattern)
     if not letters or "'" in letters or re.search(r"[{}#\[\]]", letters):
         return False

@@ -47,7 +47,7 @@ class FunctionParameter:
     repeats: bool = False
 
     def refuse(self, term: Term) -> str | None:
-        """What the parameter expects, if the argument is not that; else None."""
+        """Return what the parameter expects, if the argument is not that; else None."""
         if self.kind in CONSTANTS:
             return _refuse_constant(self.kind, term)
         if self.kind in ("ANY", "SAME") and term.type.is_nested:

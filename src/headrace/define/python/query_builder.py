@@ -246,7 +246,7 @@ class Query(Queryable):
 
     @property
     def is_of_view(self) -> bool:
-        """Whether it groups rows or shapes answers, which a stream cannot."""
+        """Return True if it groups rows or shapes answers, which a stream cannot."""
         return bool(self.groups or self.columns or self.having_conditions or self.order or self.most_rows)
 
     def _query(self) -> Query:
@@ -284,7 +284,7 @@ class Query(Queryable):
         return replace(self, order=(*self.order, *(source_of(item, "an item of the order") for item in items)))
 
     def limit(self, rows: int) -> Query:
-        """How many rows an answer has, unless the question says how many."""
+        """Return how many rows an answer has, unless the question says how many."""
         if not isinstance(rows, int) or isinstance(rows, bool):
             raise DefinitionError("limit takes a number of rows", found=repr(rows), where=caller())
         return replace(self, most_rows=(rows, caller()))

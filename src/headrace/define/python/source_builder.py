@@ -1,4 +1,4 @@
-"""What belongs to the events of a stream in Python: their source, `hr.kafka(topic="visits")`, and the arguments
+"""Parts of a stream in Python: their source, `hr.kafka(topic="visits")`, and the arguments
 `unique` and `within`.
 """
 
