@@ -65,7 +65,7 @@ with `code`, `message`, `found`, `expected` and `fix`; `str(error)` is the line 
 | `start`, `end` | start (inclusive) and end (exclusive): a datetime, a date, ISO 8601, or relative to the newest event (`"-1h"`, a negative timedelta, `"now"`). `start="-90m", window="all"` is the last 90 minutes to the newest event as one row per key, if the panes of the view tile them (`window(at, '1 minute')`) |
 | `window`, `every` | window size and interval between window starts: `"5m"` or a timedelta; `window="all"` is one window from start to end |
 | `zone` | time zone of calendar windows (`window="1 month"`, `"week"`, `"1 day"`), and of `start` and `end` without an offset: `"Europe/Berlin"` |
-| `cumulate` | running totals: windows grow by this step up to `window` |
+| `cumulate` | running totals: windows grow by this step until they have the size of `window` |
 | `order` | which windows come first: `"oldest"` (default) or `"newest"`; within a window rows are ordered by key |
 | `settled_only` | only rows that are settled; `limit` counts these |
 | `corrections` | rows also have `events`, how many events are in them, and `corrections`, how many of these came after the row had settled |

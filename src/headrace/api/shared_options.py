@@ -26,8 +26,8 @@ QUESTION: Mapping[str, SharedOption] = {
     "start": SharedOption("start, inclusive: ISO 8601, or relative to the newest event, such as -1h", "TIME"),
     "end": SharedOption("end, exclusive; same formats as start", "TIME"),
     "window": SharedOption(
-        "window size: 1h, or of the calendar: 1 month, week; all is one window from start to end. With start, "
-        "windows are counted from there, except those of the calendar",
+        "window size: a duration (1h), a unit of the calendar (1 month, week), or all: one window from start to end. "
+        "With start, windows are counted from there, except those of the calendar",
         "SPAN",
     ),
     "every": SharedOption("interval between window starts, such as 5m", "SPAN"),
@@ -38,7 +38,7 @@ QUESTION: Mapping[str, SharedOption] = {
     "order_by": SharedOption(
         "order of the rows, such as n DESC; default: ORDER BY of the view. Empty: by window and key", "COLUMN,..."
     ),
-    "cumulate": SharedOption("running totals: windows grow by this step up to window", "SPAN"),
+    "cumulate": SharedOption("running totals: windows grow by this step until they have the size of window", "SPAN"),
     "zone": SharedOption(
         "time zone of calendar windows and of times without an offset, such as Europe/Berlin; default UTC", "ZONE"
     ),
@@ -58,11 +58,15 @@ QUESTION: Mapping[str, SharedOption] = {
         "streams: visits=12,calls=7",
         "N",
     ),
-    "timestamp_as_of": SharedOption("answer as of a commit time: ISO 8601, or before now, such as -1h", "TIME"),
+    "timestamp_as_of": SharedOption(
+        "answer as of a commit time: ISO 8601, or relative to the current time, such as -1h", "TIME"
+    ),
 }
 CELL: Mapping[str, SharedOption] = {
     "at": SharedOption(
-        "any time in the window: ISO 8601, or relative to the newest event, such as -1h; not without a window", "TIME"
+        "any time in the window: ISO 8601, or relative to the newest event, such as -1h; "
+        "omit it for a view without windows",
+        "TIME",
     ),
     "window": SharedOption("window size, such as 1h; default: that of the view", "SPAN"),
     "every": SharedOption("interval between window starts, such as 5m", "SPAN"),

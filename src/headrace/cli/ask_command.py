@@ -153,7 +153,8 @@ def ask(
     corrections: Annotated[
         bool,
         typer.Option(
-            "--corrections", help="Show the number of events in each row, and of those that arrived after it settled."
+            "--corrections",
+            help="Show the number of events of each row, and how many of them arrived after the row had settled.",
         ),
     ] = False,
     keys_from: Annotated[

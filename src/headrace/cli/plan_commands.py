@@ -36,7 +36,8 @@ def plan(
 ) -> None:
     """Show what `apply` would change. Compares the definitions folder with the applied definitions.
 
-    Changes nothing. Exits with 2 if a definition has an error or a change is refused, else with 0.
+    Changes nothing. Exits with 2 if a definition has an error or a change is refused, with 4 if --exit-code is given
+    and there are changes, else with 0.
     """
     with open_connection(workspace) as connection:
         plan_ = connection.plan()

@@ -244,7 +244,7 @@ def generate(
     at_once: Annotated[
         bool,
         typer.Option(
-            "--at-once", help="Send as fast as the stream accepts events; --rate then applies only to their times."
+            "--at-once", help="Send as fast as the stream accepts events; --rate then only spaces the event times."
         ),
     ] = False,
     again: Annotated[

@@ -33,7 +33,7 @@ def skip(
     """Skip events of a Kafka stream. Asks for confirmation on a terminal, after listing the offsets.
 
     A stream stops when events that it has not read are lost (by retention, or when a topic is recreated), and reports
-    their offsets. This command lets it continue. The log records the skipped offsets; events in the log stay there.
+    their offsets. This command lets it continue. The lake records the skipped offsets; stored events are kept.
     """
     with open_connection(workspace) as connection:
         step = connection.verbs.skip(stream, to, dry_run=True)

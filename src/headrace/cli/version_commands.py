@@ -89,7 +89,9 @@ def rollback(
     workspace: WorkspaceOption = ".",
     as_json: JsonOption = False,
 ) -> None:
-    """Roll a view back to an earlier version. The current version serves until then; asks on a terminal.
+    """Roll a view back to an earlier version. The current version serves until the earlier one is ready.
+
+    On a terminal the command asks first.
 
     The definitions folder is not changed; `headrace plan` shows how it differs from what is applied.
     """

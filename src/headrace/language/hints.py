@@ -51,7 +51,7 @@ def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     name = call.name.lower()
     end = call.written.end if call.written else None
     if name == ARROW:
-        message = "-> gives JSON, where a text has quotes"
+        message = "-> returns JSON, in which text has quotes"
         return source.error(call.at, message, write=foreign_functions.instead_of_function(call), end=end)
     if name in unavailable.SESSIONS:
         error: DefinitionError = unavailable.session_call(source, call)

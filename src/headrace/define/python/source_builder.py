@@ -26,7 +26,9 @@ def read_unique(
     columns = [unique] if isinstance(unique, str) else list(unique)
     if not columns or not all(isinstance(column, str) for column in columns):
         raise DefinitionError(
-            f"stream '{stream}': unique names fields", found=repr(unique), expected='for example unique=("id",)'
+            f"stream '{stream}': `unique` takes names of fields",
+            found=repr(unique),
+            expected='for example unique=("id",)',
         )
     if within_ms is None:
         raise DefinitionError(

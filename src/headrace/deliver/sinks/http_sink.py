@@ -71,7 +71,7 @@ def open_poster(sink: Sink, owner: str, allowed: str = "") -> Poster:
     url = reveal(sink.get("url") or "")
     if not is_http_url(url):
         raise DestinationError(
-            f"{owner}: the URL is not one", expected="such as https://example.com, in ASCII, without spaces"
+            f"{owner}: the value is not a URL", expected="such as https://example.com, in ASCII, without spaces"
         )
     _check_allowed(owner, url, allowed)
     headers, secrets = _headers(sink, owner)

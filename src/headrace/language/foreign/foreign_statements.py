@@ -158,7 +158,7 @@ def _refuse_temporary(cursor: TokenCursor) -> None:
         cursor.skip_rest()
         rest = " ".join(cursor.source.text[end : cursor.last_end].split())
         raise cursor.error(
-            place, f"definitions are kept as long as they are in their files: there is no {words}",
+            place, f"a definition exists as long as it is in its file: there is no {words}",
             write=f"CREATE {rest}", span=(statement_at(cursor.source, place)[0], cursor.last_end),
         )  # fmt: skip
     cursor.reset(start)
