@@ -142,12 +142,13 @@ def test_it_stops_half_way_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_process_that_was_taken_over_compacts_nothing(tmp_path: Path) -> None:
-    old = small_lake(tmp_path, 9)
-    new = LakeTable(tmp_path, STREAM, fence=2)
+    lake = tmp_path / "visits"
+    old = small_lake(lake, 9)
+    new = LakeTable(lake, STREAM, fence=2)
     assert compact_all(new) == 1
     with wording.raises(FencedError):
         compact_all(old)
-    assert rows_of(LakeTable(tmp_path, STREAM, fence=None)) == expected((0, 9))
+    assert rows_of(LakeTable(lake, STREAM, fence=None)) == expected((0, 9))
 
 
 def test_a_rewrite_with_wrong_row_counts_is_refused(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_an_expression_that_duckdb_fails_at_is_computed_by_python(
     assert present_columns._by_duckdb(shaping(), [fails], piece, connection) is None
     shaped = shape_columns(shaping((fails, works)), piece, connection)
     places = {name: at for at, name in enumerate(TYPES)}
-    expected = [fails.translated(row) for row in zip(*(column.to_pylist() for column in piece.columns), strict=True)]
+    expected = [fails.evaluate(row) for row in zip(*(column.to_pylist() for column in piece.columns), strict=True)]
     assert shaped.column("o0").to_pylist() == expected
     assert shaped.column("o1").to_pylist() == [
         None if n is None else n > 3 for n in piece.column(places["n"]).to_pylist()

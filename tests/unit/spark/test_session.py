@@ -17,7 +17,7 @@ LOWEST = 19  # of Linux
 # In a process of its own, since the priority of a thread cannot be raised again.
 SCRIPT = """
 import json, os, sys, threading
-from headrace.spark import priority
+from headrace.spark import session
 
 names, end, threads = sys.argv[1:], threading.Event(), {}
 for name in names:
@@ -25,9 +25,9 @@ for name in names:
     thread.start()
     threads[name] = thread.native_id
     open(f"/proc/self/task/{thread.native_id}/comm", "w").write(name)
-priorities = priority.JavaPriorities(os.getpid())
+priorities = session.JavaPriorities(os.getpid())
 results = []
-for priority.GRACE_S in (60.0, 0.0):
+for session.GRACE_S in (60.0, 0.0):
     priorities.lower()
     results.append({name: os.getpriority(os.PRIO_PROCESS, thread) for name, thread in threads.items()})
 print(json.dumps(results))

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 WINDOW = "window(at, '1 minute')"
 
 
-def test_only_hosts_of_the_setting_are_reached() -> None:
+def test_alerts_reach_only_hosts_of_the_setting() -> None:
     with bench() as work, closing(Receiver()) as receiver:
         work.start(view_of(WINDOW))
         watched = Watched(work, f"AS SELECT k0, n FROM v WHERE n > 2 WITH (webhook = '{receiver.url}')", WINDOW)
