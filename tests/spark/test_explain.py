@@ -186,7 +186,7 @@ def test_a_time_between_windows(shop: Shop) -> None:
 
 def test_two_at_a_time_and_a_damaged_file(shop: Shop) -> None:
     history = shop.history
-    with history._turns, history._turns, pytest.raises(OverloadError, match="2 such questions"):
+    with history._turns, history._turns, pytest.raises(OverloadError, match="2 such queries"):
         shop.explain("hops", None, "now")
     file = shop.bench.table.folder / shop.bench.table.files(0, 1)[0].path
     content = file.read_bytes()
