@@ -83,10 +83,11 @@ def test_mistakes(applied: Path, headrace: Callable[..., Ran]) -> None:
     assert headrace("dead-letters", "visits", "-w", applied).out == "visits has no dead letters\n"
     assert "stream 'visitz' does not exist; did you mean" in headrace("dead-letters", "visitz", "-w", applied).err
     assert (
-        "show takes a position, other actions do not" in headrace("dead-letters", "visits", "show", "-w", applied).err
+        "show needs the position of a dead letter; the other actions take none"
+        in headrace("dead-letters", "visits", "show", "-w", applied).err
     )
     assert (
-        "show takes a position, other actions do not"
+        "show needs the position of a dead letter; the other actions take none"
         in headrace("dead-letters", "visits", "list", 5, "-w", applied).err
     )
     assert "no dead letter at position 5" in headrace("dead-letters", "visits", "show", 5, "-w", applied).err

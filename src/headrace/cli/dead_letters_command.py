@@ -144,18 +144,27 @@ def dead_letters(
         DeadLetterAction,
         typer.Argument(
             help="list: newest first. count: number per reason. show: the complete event at POSITION. "
-            "replay: parse all of them again with the current definition; join those with missing keys to the current "
+            "replay: parse all of them again with the current definition; join rows with a missing key to the current "
             "tables.",
+            metavar="ACTION",
             show_default=True,
         ),
     ] = DeadLetterAction.LIST,
-    position: Annotated[int | None, typer.Argument(help="For show.", metavar="POSITION", min=0)] = None,
-    workspace: WorkspaceOption = ".",
-    limit: Annotated[int, typer.Option(help="list: maximum number to print.", min=1, max=1000)] = 20,
-    cursor: Annotated[
-        int | None, typer.Option(help="list: continue here, from the end of the previous list.", min=0)
+    position: Annotated[
+        int | None,
+        typer.Argument(help="show: position of the dead letter, as printed by list.", metavar="POSITION", min=0),
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="list: only reasons that contain this text.")] = None,
+    workspace: WorkspaceOption = ".",
+    limit: Annotated[int, typer.Option(help="list: maximum number to print.", metavar="N", min=1, max=1000)] = 20,
+    cursor: Annotated[
+        int | None,
+        typer.Option(
+            help="list: continue with older ones; the end of a list prints the cursor.", metavar="CURSOR", min=0
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="list: only reasons that contain this text.", metavar="TEXT")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="replay: only count what can be parsed now.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="replay: return when every view has the events.")] = False,
     wide: WideOption = False,
@@ -163,15 +172,15 @@ def dead_letters(
 ) -> None:
     """List events that could not be parsed, or replay them.
 
-    After `headrace apply` of a loosened definition, `headrace dead-letters STREAM replay` turns those that can now be
-    parsed into events, each exactly once. If it is interrupted or killed, run it again.
+    If the applied definition has been changed to accept them, `headrace dead-letters STREAM replay` stores those that
+    can now be parsed as events, each exactly once. If it is interrupted or killed, run it again.
 
     The dead letters of a derived stream or a view are rows for which a Python function failed, and rows whose key is
     missing in a joined table.
     """
     if (action is DeadLetterAction.SHOW) != (position is not None):
         raise UsageError(
-            "show takes a position, other actions do not",
+            "show needs the position of a dead letter; the other actions take none",
             expected=f"headrace dead-letters {stream} show POSITION",
             fix="`list` shows positions",
         )

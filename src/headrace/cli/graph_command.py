@@ -31,8 +31,8 @@ def graph(
 ) -> None:
     """Show the dependencies of all definitions, with rates.
 
-    A node with several sources is shown with its readers below the first source; below the others only its name is
-    shown.
+    Prints a tree: below each stream and table, the views, sinks and alerts that read it. What reads several inputs is
+    shown completely below the first of them, and as `see above` below the others.
     """
     if svg is not None and as_json:
         raise UsageError("--svg and --json cannot be combined", fix="give one of them")

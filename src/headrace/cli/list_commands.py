@@ -140,22 +140,39 @@ class GuaranteeOption(StrEnum):
 
 def subscriptions(
     action: Annotated[
-        SubscriptionAction, typer.Argument(help="list, create NAME, or drop NAME.", show_default=True)
+        SubscriptionAction, typer.Argument(help="list, create or drop.", metavar="ACTION", show_default=True)
     ] = SubscriptionAction.LIST,
-    name: Annotated[str | None, typer.Argument(help="For create and drop.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the subscription to create or drop.", metavar="NAME")
+    ] = None,
     workspace: WorkspaceOption = ".",
     stream: Annotated[
         str | None,
-        typer.Option(help="create: the stream whose events are delivered.", autocompletion=complete_stream),
+        typer.Option(
+            help="create: the stream whose events are delivered.", metavar="STREAM", autocompletion=complete_stream
+        ),
     ] = None,
     view: Annotated[
-        str | None, typer.Option(help="create: the view whose changes are delivered.", autocompletion=complete_view)
+        str | None,
+        typer.Option(
+            help="create: the view whose changes are delivered.", metavar="VIEW", autocompletion=complete_view
+        ),
     ] = None,
-    guarantee: Annotated[GuaranteeOption | None, typer.Option(help="create: default at-least-once.")] = None,
-    where: Annotated[str | None, typer.Option(help="create: only events for which this is true.")] = None,
+    guarantee: Annotated[
+        GuaranteeOption | None,
+        typer.Option(help="create: at-least-once (default) or at-most-once.", metavar="GUARANTEE"),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="create: only events for which this condition is true, such as 'status >= 500'.", metavar="CONDITION"
+        ),
+    ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="create: latest (default), earliest, a cursor, or a time.", metavar="PLACE"),
+        typer.Option(
+            "--from", help="create: where to begin: latest (default), earliest, a cursor, or a time.", metavar="PLACE"
+        ),
     ] = None,
     timeout: Annotated[
         str | None,
@@ -168,11 +185,15 @@ def subscriptions(
 ) -> None:
     """List, create or drop named subscriptions.
 
-    The members of a subscription share its events; each subscription receives all events. `headrace tail STREAM --name
-    NAME` is a member.
+    Each subscription receives all events of its stream, or all changes of its view. Several readers, its members,
+    can share a subscription: each event is then delivered to one of them. `headrace tail STREAM --name NAME` is a
+    member.
     """
     if (action is SubscriptionAction.LIST) != (name is None):
-        raise UsageError("create and drop take a name, list does not", expected=f"headrace subscriptions {action} NAME")
+        raise UsageError(
+            "create and drop need the name of a subscription; list takes none",
+            expected=f"headrace subscriptions {action} NAME",
+        )
     with open_connection(workspace) as connection:
         if action is SubscriptionAction.DROP and name is not None:
             connection.verbs.drop_subscription(name)

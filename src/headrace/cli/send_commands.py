@@ -61,7 +61,12 @@ def send(
     ] = None,
     workspace: WorkspaceOption = ".",
     format: Annotated[
-        FileFormat, typer.Option("--format", help="Format of the files; auto uses the file name, then the content.")
+        FileFormat,
+        typer.Option(
+            "--format",
+            help="auto, ndjson, json, csv, parquet or text; auto uses the name of the file, then its content.",
+            metavar="FORMAT",
+        ),
     ] = FileFormat.AUTO,
     delimiter: Annotated[str | None, DELIMITER] = None,
     fields: Annotated[str | None, FIELDS] = None,

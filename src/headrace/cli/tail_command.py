@@ -36,7 +36,10 @@ def tail(
         typer.Option("--from", help="Where to begin: earliest, latest, a cursor, or a commit time.", metavar="PLACE"),
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="Only events for which this is true, such as 'status >= 500'.")
+        str | None,
+        typer.Option(
+            help="Only events for which this condition is true, such as 'status >= 500'.", metavar="CONDITION"
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for new events until Ctrl-C.")] = True,
     limit: Annotated[int | None, typer.Option(help="End after N events.", metavar="N", min=1)] = None,

@@ -136,8 +136,9 @@ def refresh(
         typer.Option(
             "--tables",
             metavar="now|recorded|missing",
-            help="With --full: join all stored events to the current tables (now), to the recorded versions "
-            "(recorded), or to the recorded versions and, for missing keys, to the current tables (missing).",
+            help="With --full, for a view with joins: the rows of the tables to join. now: the current rows. recorded: "
+            "the rows that each event was joined to before. missing: as recorded, but the current row if the key was "
+            "missing then.",
         ),
     ] = None,
     no_wait: NoWaitOption = False,
@@ -146,8 +147,8 @@ def refresh(
 ) -> None:
     """Refresh a view. The batch layer reads the new events again and compares its rows with the speed layer.
 
-    If they agree, the batch rows replace the speed rows. Exits with 1 if they do not agree. A view over a table is
-    computed again from all rows of the table and compared; with --full it is rebuilt from them.
+    If they agree, the batch rows replace the speed rows; otherwise nothing is replaced and the command exits with 1.
+    A view over a table is computed again from all rows of the table and compared; with --full it is rebuilt from them.
     """
     with open_connection(workspace) as connection:
         before = next(iter(connection.verbs.audits(view)), None)
