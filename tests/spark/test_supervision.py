@@ -14,7 +14,10 @@ import pytest
 from headrace.cli.app import run
 from headrace.define.catalog import load
 from headrace.ingest.formats.format_detection import ANY
+from headrace.server.neighbours import Neighbours
 from headrace.server.pipeline import Pipeline
+from headrace.server.running_stream import Running
+from headrace.server.stream_maintenance import StreamMaintenance
 from headrace.store.duckdb.duckdb_store import DuckStore
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -25,10 +28,10 @@ from tests.waiting import wait_until
 def pipeline(spark: Any, tmp_path: Path) -> Iterator[Pipeline]:
     assert run(["init", str(tmp_path / "shop")]) == 0
     workspace = Workspace.open(tmp_path / "shop")
-    stream = load(workspace.definitions).streams["visits"]
+    catalog = load(workspace.definitions)
     lease = Lease(workspace.lease_file, url=None)
     store = DuckStore.open(tmp_path / "store", lease.fence)
-    running = Pipeline(workspace, stream, lease, store, end_of=lambda stream: 0)
+    running = Pipeline(workspace, catalog.streams["visits"], lease, store, Neighbours(lambda: Running(catalog, {})))
     running.start(lambda: spark, tmp_path / "scratch", lambda: None)
     yield running
     running.close()
@@ -36,24 +39,27 @@ def pipeline(spark: Any, tmp_path: Path) -> Iterator[Pipeline]:
     lease.release()
 
 
+def maintenance_of(pipeline: Pipeline) -> StreamMaintenance:
+    assert pipeline._maintenance is not None
+    return pipeline._maintenance
+
+
 def test_the_heartbeat_does_not_wait_for_an_append_that_is_started_again(pipeline: Pipeline) -> None:
-    append = pipeline._supervisor.append
-    assert append is not None
+    append, supervisor = maintenance_of(pipeline).append, maintenance_of(pipeline)._supervisor
     append.stop()
     with ThreadPoolExecutor(1) as pool, pipeline.table.turn:  # without its turn no append starts
         pool.submit(pipeline.supervise).result(180)
-        restarting = pipeline._supervisor.restarting
+        restarting = supervisor.restarting
         assert restarting is not None
         assert restarting.is_alive(), "it is being started"
         pool.submit(pipeline.supervise).result(180)
-        assert pipeline._supervisor.restarting is restarting, "once"
+        assert supervisor.restarting is restarting, "once"
         assert not append.is_active()
     wait_until(append.is_active)
 
 
 def test_an_append_is_not_started_after_close(pipeline: Pipeline) -> None:
-    append = pipeline._supervisor.append
-    assert append is not None
+    append = maintenance_of(pipeline).append
     append.stop()
     with pipeline.table.turn:
         closing = threading.Thread(target=pipeline.close)

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from headrace.errors import WorkspaceError
-from headrace.server.applied_definitions import Running
+from headrace.server.running_stream import Running
 from headrace.web.guard import check_exposure
 from headrace.web.http_server import bind
 from tests.surfaces.conftest import ERROR_SHAPE, Served

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,22 +14,20 @@ from headrace.define.catalog import Catalog, load
 from headrace.define.fingerprint import has_code
 from headrace.define.logical_views import check_again
 from headrace.define.model import LogicalView, Stream, View
-from headrace.define.table_parts import logs_of
 from headrace.errors import ConflictError, CorruptionError, DefinitionError, UnavailableError
 from headrace.faults import fault_point
-from headrace.lake.delta_table import LakeTable
 from headrace.language.source_text import each
 from headrace.lazy import later
 from headrace.plan.differences import checked_plan, compare
 from headrace.plan.planned_change import Plan, RollbackStep
 from headrace.server.composed_status import refuse_logical
 from headrace.server.damaged_stream import DamagedStream
+from headrace.server.neighbours import Neighbours
 from headrace.server.pipeline import Pipeline
 from headrace.server.reconcile import reconcile_views
-from headrace.server.running_stream import RunningStream
+from headrace.server.running_stream import Running, RunningStream
 from headrace.server.view_versions import ViewVersions
 from headrace.store.store_contract import Store
-from headrace.transport.position import Position
 from headrace.workspace.applied_catalog import read_running, write_running
 from headrace.workspace.lease import Lease
 from headrace.workspace.settings import Workspace
@@ -40,29 +35,12 @@ from headrace.workspace.settings import Workspace
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.maintain import partials_job, spark_joins, table_snapshots, udf_checks
-    from headrace.maintain.table_snapshots import TableSnapshots
-    from headrace.spark.session import Session
+    from headrace.maintain import partials_job, udf_checks
 else:  # loaded by their first use
     partials_job = later("headrace.maintain.partials_job")
     udf_checks = later("headrace.maintain.udf_checks")
-    spark_joins = later("headrace.maintain.spark_joins")
-    table_snapshots = later("headrace.maintain.table_snapshots")
-
-TABLES_FIRST_S = 30.0  # how long a stream waits, at a start, for the tables that its events are joined to
 
 log = structlog.get_logger("headrace.definitions")
-
-
-@dataclass(frozen=True)
-class Running:
-    """The catalog and the pipelines at one moment; there is a pipeline for every base stream of the catalog.
-
-    It is replaced, never changed, so readers need no lock and never see half of an edit.
-    """
-
-    catalog: Catalog
-    pipelines: Mapping[str, RunningStream]
 
 
 class AppliedDefinitions:
@@ -83,7 +61,7 @@ class AppliedDefinitions:
         self._spark = spark
         self._start = start
         self._stopping = stopping
-        self._table_states: TableSnapshots | None = None
+        self._neighbours = Neighbours(lambda: self.running)
         self.changing = threading.RLock()  # apply, start and stop of pipelines; nobody who only reads takes it
         self.running = Running(read_running(workspace.catalog_file), {})
         self.versions = ViewVersions(workspace, store, lambda: self.running.pipelines, lambda: self.running.catalog)
@@ -225,66 +203,10 @@ class AppliedDefinitions:
     def _publish(self, catalog: Catalog, pipelines: dict[str, RunningStream]) -> None:
         self.running = Running(catalog, MappingProxyType(pipelines))
 
-    def _end_of(self, stream: str) -> int:
-        """The next commit of a stream; 0 if that cannot be told."""
-        pipeline = self.running.pipelines.get(stream)
-        return pipeline.lake.next_commit if pipeline and pipeline.lake else 0
-
-    def _pins(self) -> dict[str, int]:
-        """The present versions of all tables, without those whose files are damaged."""
-        pipelines = self.running.pipelines
-        lakes = {
-            name: pipelines[name].lake for name in logs_of(self.running.catalog.tables.values()) if name in pipelines
-        }
-        return {name: lake.next_commit for name, lake in lakes.items() if lake is not None}
-
-    def _wait_for_tables(self, stream: str, stopping: threading.Event) -> None:
-        """Before a stream begins: rows that were sent to a table before the start are in what its events join.
-
-        Each log would otherwise take in at its own pace what was sent while no server ran.
-        """
-        running = self.running
-        views = [view for view in running.catalog.views.values() if view.relation and stream in view.streams]
-        joined = {log for view in views if view.relation for log in view.relation.logs}
-        declared = [table.name for table in running.catalog.tables.values() if table.relation is None]
-        ends: dict[str, Position] = {}
-        for name in joined.intersection(declared):
-            with suppress(CorruptionError, KeyError):
-                ends[name] = running.pipelines[name].ingest.transport.end
-        deadline = time.monotonic() + TABLES_FIRST_S
-        while not stopping.is_set() and time.monotonic() < deadline:
-            lakes = [(running.pipelines[name].lake, end) for name, end in ends.items()]
-            if all(lake is None or lake.position.covers(end) for lake, end in lakes):
-                return
-            stopping.wait(0.05)
-
-    def _find_lake(self, stream: str) -> tuple[Stream, LakeTable] | None:
-        """The definition and the lake of a stream; None if it is not there. Raises CorruptionError if damaged."""
-        pipeline = self.running.pipelines.get(stream)
-        return (pipeline.stream, pipeline.table) if pipeline else None
-
-    def _shared_tables(self, session: Session, scratch: Path) -> TableSnapshots:
-        """The snapshots of tables for the workers: one of each table for all streams that are joined to it."""
-        if self._table_states is None:
-            self._table_states = table_snapshots.TableSnapshots(
-                session, spark_joins.TableLogs(self._find_lake), scratch / "tables"
-            )
-        return self._table_states
-
     def _open_pipeline(self, stream: Stream) -> RunningStream:
         """A stream whose files are damaged reports the damage, and other streams continue."""
         try:
-            pipeline = Pipeline(
-                self._workspace,
-                stream,
-                self._lease,
-                self._store,
-                self._end_of,
-                self._pins,
-                self._find_lake,
-                self._wait_for_tables,
-                self._shared_tables,
-            )
+            pipeline = Pipeline(self._workspace, stream, self._lease, self._store, self._neighbours)
         except CorruptionError as error:
             log.error("a stream is damaged", stream=stream.name, error=str(error))
             return DamagedStream(stream, error)

@@ -10,10 +10,9 @@ from headrace.errors import no_own_log, not_a_stream, not_a_view, unknown
 from headrace.format import iso_us
 from headrace.ingest.intake import Ingest, refuse_derived
 from headrace.lake.delta_table import LakeTable
-from headrace.server.applied_definitions import Running
 from headrace.server.composed_status import refuse_logical
 from headrace.server.describe_stream import describe_definition
-from headrace.server.running_stream import RunningStream
+from headrace.server.running_stream import Running, RunningStream
 from headrace.server.status import StreamDefinition
 
 

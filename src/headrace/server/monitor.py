@@ -10,7 +10,7 @@ from dataclasses import replace
 from headrace.define.model import Stream, View
 from headrace.errors import HeadraceError
 from headrace.serve.freshness import Age, Fresh
-from headrace.server.applied_definitions import AppliedDefinitions, Running
+from headrace.server.applied_definitions import AppliedDefinitions
 from headrace.server.composed_status import describe_tables
 from headrace.server.describe_stream import describe_derived
 from headrace.server.describe_view import (
@@ -24,7 +24,7 @@ from headrace.server.describe_view import (
     read_layers,
     warnings,
 )
-from headrace.server.running_stream import Lanes
+from headrace.server.running_stream import Lanes, Running
 from headrace.server.status import BuildStatus, Health, StreamStatus, TableStatus, ViewStatus, WorkspaceStatus
 from headrace.spark.process import SparkProcess
 from headrace.store.store_contract import Store

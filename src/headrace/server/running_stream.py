@@ -13,6 +13,7 @@ from headrace.server.status import SkipStatus, StreamStatus
 from headrace.store.version import VersionId
 
 if TYPE_CHECKING:
+    from headrace.define.definitions import Catalog
     from headrace.define.kafka_source import Start
     from headrace.define.model import Stream
     from headrace.ingest.intake import Ingest
@@ -125,3 +126,14 @@ class RunningStream(Protocol):
 
     def latencies(self) -> dict[str, Timing]:
         """How long events took from their arrival until each of its views had them."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The catalog and the pipelines at one moment; there is a pipeline for every base stream of the catalog.
+
+    It is replaced, never changed, so readers need no lock and never see half of an edit.
+    """
+
+    catalog: Catalog
+    pipelines: Mapping[str, RunningStream]

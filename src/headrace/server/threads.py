@@ -30,9 +30,9 @@ supervisor_log = structlog.get_logger("headrace.pipeline")
 class AppendSupervisor:
     """Starts the append of one stream, and starts it again after each failure, with growing pauses."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, append: Append) -> None:
         self._stream = stream
-        self.append: Append | None = None
+        self._append = append
         self.error: str | None = None  # why the append does not run
         self.restarting: threading.Thread | None = None
         self._closing = threading.Lock()  # held while the append starts: `close` waits for it
@@ -40,15 +40,16 @@ class AppendSupervisor:
         self._failures = 0
         self._restart_at = 0.0
 
-    def start(self, append: Append) -> None:
-        """Start the append for the first time."""
-        self._start(append)
-        self.append = append  # last: `check` would start it once more
+    def start(self) -> None:
+        """Start the append, unless Java is starting: then the next `check` does."""
+        with self._closing, suppress(NotReadyError, JavaEndedError):
+            if not self._closed and not self._append.is_active():
+                self._append.start()
 
     def check(self) -> None:
         """Start the append again if it has ended. Raises FencedError if this process may not write any more."""
-        append = self.append
-        if append is None or self._closed or (self.restarting is not None and self.restarting.is_alive()):
+        append = self._append
+        if self._closed or (self.restarting is not None and self.restarting.is_alive()):
             return
         if append.is_active():
             if self._failures and time.monotonic() > self._restart_at + RESTARTS_S[-1]:
@@ -56,11 +57,12 @@ class AppendSupervisor:
             return
         if isinstance(append.error, FencedError):
             raise append.error
-        if not append.is_orphaned() and time.monotonic() < self._restart_at:
+        failed = not append.is_orphaned()
+        if failed and time.monotonic() < self._restart_at:
             return
         # In a thread of its own: on a busy machine this takes seconds, and the heartbeat does not wait for it.
         self.restarting = threading.Thread(
-            target=self._restart, args=(append,), name=f"append {self._stream}", daemon=True
+            target=self._restart, args=(failed,), name=f"append {self._stream}", daemon=True
         )
         self.restarting.start()
 
@@ -77,32 +79,26 @@ class AppendSupervisor:
         with self._closing:
             self._closed = True
 
-    def _restart(self, append: Append) -> None:
+    def _restart(self, failed: bool) -> None:
         try:
-            if not append.is_orphaned():
-                self._note_failure(append)
-            self._start(append)
+            if failed:
+                self._note_failure()
+            self.start()
         except Exception as error:
-            if append.is_orphaned():
+            if self._append.is_orphaned():
                 return  # Java ended meanwhile
             self.error = one_line(from_system(error) or error if isinstance(error, OSError) else error)
             supervisor_log.error("append cannot start", stream=self._stream, error=self.error)
 
-    def _note_failure(self, append: Append) -> None:
-        failure = append.failure() or "the append query ended"
+    def _note_failure(self) -> None:
+        failure = self._append.failure() or "the append query ended"
         if self._closed:
             return
         supervisor_log.error("append failed", stream=self._stream, error=failure, restarts=self._failures)
-        if not append.failed_transiently or self._failures >= QUIET_RESTARTS:
+        if not self._append.failed_transiently or self._failures >= QUIET_RESTARTS:
             self.error = failure
         self._restart_at = time.monotonic() + RESTARTS_S[min(self._failures, len(RESTARTS_S) - 1)]
         self._failures += 1
-
-    def _start(self, append: Append) -> None:
-        """Start the append, unless Java is starting: then the next `check` does."""
-        with self._closing, suppress(NotReadyError, JavaEndedError):
-            if not self._closed:
-                append.start()
 
 
 IDLE_S = 5.0  # how often an idle lane looks for stalled versions to retry
@@ -179,7 +175,7 @@ def join_all(threads: Iterable[threading.Thread | None], within_s: float) -> boo
     deadline = time.monotonic() + within_s
     late = []
     for thread in threads:
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(max(0.0, deadline - time.monotonic()))
             late += [thread.name] if thread.is_alive() else []
     if late:

@@ -18,7 +18,8 @@ def test_threads_that_end_are_waited_for() -> None:
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert join_all([None, *threads], within_s=30)
+    unstarted = threading.Thread(target=work)  # of a stream whose start failed
+    assert join_all([None, unstarted, *threads], within_s=30)
     assert ended == [True, True]
 
 
