@@ -15,12 +15,20 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.explain_command import render
-from headrace.errors import CorruptionError, HeadraceError, OverloadError, QuestionError, QuestionLimitError
+from headrace.errors import (
+    CorruptionError,
+    HeadraceError,
+    NotFoundError,
+    OverloadError,
+    QuestionError,
+    QuestionLimitError,
+)
 from headrace.serve.explanation import CellQuestion, Explanation
 from headrace.serve.freshness import up_to_date
 from headrace.serve.past.cell_events import SHOWN_BYTES
 from headrace.serve.past.past_questions import LakeQuestions
 from headrace.spark.jobs import Job
+from tests import wording
 from tests.equivalence.bench import Bench
 from tests.equivalence.joined import Joined
 
@@ -101,7 +109,7 @@ def test_the_events_behind_a_cell(shop: Shop) -> None:
     assert (reply.found, reply.found_in_view, reply.late, reply.corrections, reply.commits) == (5, 4, 4, 2, 4)
     (row,) = reply.cell.rows()
     assert (row["hits"], row["errors"], reply.cell.corrections, reply.agrees) == (4, 1, 1, True)
-    assert reply.note == "1 of these events are not in the view yet; retry in a moment"
+    wording.check(reply.note, 1)
 
 
 def test_the_row_of_a_cell_is_read_within_the_time_limit(shop: Shop, spark: Any, tmp_path: Path) -> None:
@@ -161,32 +169,33 @@ def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "key", "at", "message"),
+    ("view", "key", "at", "error", "values"),
     [
-        ("traffic", {}, "2026-03-01T12:00:00Z", "one value of each key; found none of 'page'"),
-        ("ever", {"page": "/home"}, None, "found none of 'country'"),
-        ("traffic", {"pag": "/home"}, "2026-03-01T12:00:00Z", "has no key 'pag'; expected 'page'; did you mean"),
-        ("traffic", {"page": "/home"}, None, "has windows, so a time must be given; found no time"),
-        ("ever", {"page": "/home", "country": "de"}, "2026-03-01", "has no window, so it takes no at"),
-        ("traffic", {"page": "/home"}, "1969-12-31", "no pane contains that time"),
-        ("traffic", {"page": "/home"}, "yesterday", "at is not a time"),
-        ("traffi", {"page": "/home"}, "2026-03-01", "view 'traffi' does not exist; did you mean 'traffic'?"),
+        ("traffic", {}, "2026-03-01T12:00:00Z", QuestionError, ["page"]),
+        ("ever", {"page": "/home"}, None, QuestionError, ["country"]),
+        ("traffic", {"pag": "/home"}, "2026-03-01T12:00:00Z", QuestionError, ["pag", "page"]),
+        ("traffic", {"page": "/home"}, None, QuestionError, ["traffic"]),
+        ("ever", {"page": "/home", "country": "de"}, "2026-03-01", QuestionError, ["ever", "at"]),
+        ("traffic", {"page": "/home"}, "1969-12-31", QuestionError, ["1969-12-31T00:00:00Z"]),
+        ("traffic", {"page": "/home"}, "yesterday", QuestionError, ["at", "yesterday"]),
+        ("traffi", {"page": "/home"}, "2026-03-01", NotFoundError, ["traffi", "traffic"]),
     ],
 )
-def test_mistakes_in_cells(shop: Shop, view: str, key: dict[str, Any], at: Any, message: str) -> None:
-    with pytest.raises(HeadraceError) as caught:
+def test_mistakes_in_cells(
+    shop: Shop, view: str, key: dict[str, Any], at: Any, error: type[HeadraceError], values: list[str]
+) -> None:
+    with wording.raises(error, *values):
         shop.explain(view, key, at)
-    assert message in str(caught.value)
 
 
 def test_a_time_between_windows(shop: Shop) -> None:
-    with pytest.raises(QuestionError, match="expected a time before 2026-03-01T12:05:00Z or from 2026-03-01T12:20:00Z"):
+    with wording.raises(QuestionError, "2026-03-01T12:05:00Z", "2026-03-01T12:20:00Z"):
         shop.explain("hops", None, "2026-03-01T12:08:00Z", window="5m", every="20m")
 
 
 def test_two_at_a_time_and_a_damaged_file(shop: Shop) -> None:
     history = shop.history
-    with history._turns, history._turns, pytest.raises(OverloadError, match="2 such queries"):
+    with history._turns, history._turns, wording.raises(OverloadError, 2):
         shop.explain("hops", None, "now")
     file = shop.bench.table.folder / shop.bench.table.files(0, 1)[0].path
     content = file.read_bytes()

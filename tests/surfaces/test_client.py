@@ -24,6 +24,7 @@ from headrace.errors import (
     IngestError,
     NotFoundError,
     NotReadyError,
+    OverloadError,
     QuestionError,
     TooLargeError,
     UnauthorizedError,
@@ -31,6 +32,7 @@ from headrace.errors import (
     UsageError,
 )
 from headrace.ingest.input_files import SourceFile
+from tests import wording
 from tests.surfaces.conftest import Served, visit
 
 
@@ -57,13 +59,13 @@ def test_tables_are_sent_and_other_types_are_refused(served: Served, applied: Pa
             assert (reply.accepted, [row["index"] for row in reply.refused]) == (2, [1])
             assert connection.send("visits", events, key=type(events).__name__) == reply, "the key counts"
         assert connection.send("visits", table.slice(0, 0)).accepted == 0
-        for wrong, words in (
-            ("events.csv", "found a str; expected an event .*; a file is sent by its Path, JSON text as bytes"),
-            (5, "this value cannot be sent; found a int; expected an event"),
-            ([visit(), "x"], "found a list whose item 1 is a str"),
-            (table.to_pandas()["page"], "found a Series whose item 0 is a str"),
+        for wrong, *values in (
+            ("events.csv", "str"),
+            (5, "int"),
+            ([visit(), "x"], "list", 1, "str"),
+            (table.to_pandas()["page"], "Series", 0, "str"),
         ):
-            with pytest.raises(IngestError, match=words):
+            with wording.raises(IngestError, *values):
                 connection.send("visits", wrong)  # type: ignore[arg-type]
     served.stop()
     with connect(applied) as connection:
@@ -75,9 +77,9 @@ def test_a_folder_without_a_server_is_used_directly(applied: Path) -> None:
         assert connection.url is None
         assert connection.send("visits", [visit()]).accepted == 1
         assert connection.status().state == "stopped"
-        with pytest.raises(NotReadyError, match="no server is running"):
+        with wording.raises(NotReadyError):
             connection.wait("visits.1")
-        with pytest.raises(NotReadyError, match="has never been computed"):
+        with wording.raises(NotReadyError, "traffic"):
             connection.ask("traffic")
 
 
@@ -94,17 +96,17 @@ def test_a_plan_is_the_same_through_a_server(served: Served) -> None:
 
 def test_errors_are_the_same_through_a_server(served: Served) -> None:
     with connect(served.url) as connection:
-        with pytest.raises(NotFoundError, match="did you mean 'traffic'"):
+        with wording.raises(NotFoundError, "trafic", "traffic"):
             connection.ask("trafic")
-        with pytest.raises(NotFoundError, match="stream 'nothing' does not exist"):
+        with wording.raises(NotFoundError, "nothing"):
             connection.send("nothing", [visit()])
-        with pytest.raises(QuestionError, match="start is not a time"):
+        with wording.raises(QuestionError, "start", "soon"):
             connection.ask("traffic", start="soon")
-        with pytest.raises(QuestionError, match="has no key 'pgae'"):
+        with wording.raises(QuestionError, "pgae"):
             connection.ask("traffic", key={"pgae": "/home"})
-        with pytest.raises(QuestionError, match="having: view 'traffic' has no field 'hist'; did you mean 'hits'"):
+        with wording.raises(QuestionError, "having", "traffic", "hist", "hits"):
             connection.ask("traffic", having="hist > 5")
-        with pytest.raises(QuestionError, match="order_by: ORDER BY 9 names no column"):
+        with wording.raises(QuestionError, "order_by", "ORDER BY 9"):
             connection.ask("traffic", order_by="9", limit=5)
 
 
@@ -132,10 +134,10 @@ def test_a_token_is_sent(applied: Path, serve: Callable[..., Served], monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("reply", "words"),
-    [(b"", "cannot be reached"), (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "is not a Headrace server")],
+    "reply",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"],
 )
-def test_a_reply_of_another_server_is_refused(reply: bytes, words: str) -> None:
+def test_a_reply_of_another_server_is_refused(reply: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
@@ -147,7 +149,7 @@ def test_a_reply_of_another_server_is_refused(reply: bytes, words: str) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with connect(url) as connection, pytest.raises(UnavailableError, match=words):
+        with connect(url) as connection, wording.raises(UnavailableError, url):
             connection.status()
         thread.join()
 
@@ -191,14 +193,14 @@ def test_a_server_that_was_never_reached_is_not_waited_for() -> None:
     waited: list[HeadraceError] = []
     with connect("http://127.0.0.1:9") as connection:
         connection.on_wait(lambda error, pause_s: waited.append(error))
-        with pytest.raises(UnavailableError, match="cannot be reached"):
+        with wording.raises(UnavailableError, "http://127.0.0.1:9"):
             connection.send("visits", [visit()])
     assert waited == []
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:99999"])
 def test_an_invalid_url_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="is not a URL of a server"):
+    with wording.raises(UsageError):
         connect(url)
 
 
@@ -206,7 +208,7 @@ def test_retries_come_to_an_end(served: Served) -> None:
     served.ingest("visits").most_backlog_bytes = -1
     with (
         Connection(RemoteWorkspace(served.url, busy_for_s=0.3)) as connection,
-        pytest.raises(HeadraceError, match="behind"),
+        wording.raises(OverloadError, "visits"),
     ):
         connection.send("visits", [visit()])
 
