@@ -48,8 +48,8 @@ def java_command() -> str:
     output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', output)
     if not version or int(version.group(1)) < OLDEST_JAVA:
-        found = f"version {version.group(1)}" if version else f"{output.strip().splitlines()[:1]}"
-        raise MachineError("Java is too old", found=found, expected="Java 17 or newer", fix=_JAVA_FIX)
+        line = f"version {version.group(1)}" if version else f"{output.strip().splitlines()[:1]}"
+        raise MachineError("Java is too old", found=line, expected="Java 17 or newer", fix=_JAVA_FIX)
     return command
 
 
