@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from headrace.names import shell
+from headrace.name_encoding import shell
 
 SEND_AGAIN = "nothing of this request was stored; send it again"  # a fix
 

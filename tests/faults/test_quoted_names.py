@@ -15,7 +15,7 @@ from headrace.cli.app import run
 from headrace.engine.duckdb_terms import duckdb_name as dq
 from headrace.engine.value_bounds import LONGEST_KEY
 from headrace.language.terms import quote
-from headrace.names import decode_name, encode_name
+from headrace.name_encoding import decode_name, encode_name
 from tests.server import UpServer
 from tests.waiting import wait_until
 from tests.warm import Java

@@ -14,7 +14,7 @@ from headrace.cli.app import run
 from headrace.deliver.delivery_status import AlertStatus
 from headrace.server.status import WorkspaceStatus
 from headrace.web.application import Timeouts
-from headrace.web.page.other_sections import alerts_badge
+from headrace.web.page.delivery_sections import alerts_badge
 from headrace.web.page.pages import WorkspacePage
 from tests.surfaces.browser import chromium, open_tab
 from tests.surfaces.conftest import Ran, Served, visit

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 import headrace.testing
-from headrace.calls import DEFAULT_S, VARIABLE
+from headrace.call_limits import DEFAULT_S, VARIABLE
 from headrace.testing import check
 from headrace.tools.testing import run_tests as testing_run
 from headrace.tools.testing import workspace_tests as testing_folder

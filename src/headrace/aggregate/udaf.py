@@ -17,7 +17,7 @@ from headrace.aggregate.aggregate import Aggregate, ArrowFunction, Partial, Part
 from headrace.aggregate.kernels import unchunked
 from headrace.aggregate.merges import Merge
 from headrace.aggregate.signature import Argument, ArgumentKind
-from headrace.calls import LateCallError, call_in_time
+from headrace.call_limits import LateCallError, call_in_time
 from headrace.errors import HeadraceError
 from headrace.language.user_functions import UserCode, callable_names, declare
 from headrace.lazy import np, pa

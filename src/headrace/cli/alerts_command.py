@@ -13,7 +13,7 @@ from headrace.cli.fitted_table import FittedTable
 from headrace.cli.output import console, plural, print_json, printable, record_table, say
 from headrace.errors import NotFoundError, UsageError
 from headrace.language.durations import parse_duration
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.serve.question import key_text
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from headrace.cli.waiting import waiting
 from headrace.errors import QuestionError, UsageError
 from headrace.format import within
 from headrace.lazy import later
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.serve.answer import Answer
 from headrace.serve.question import HIGHEST_LIMIT, NULL, Question, read_key
 from headrace.spark.jobs import Job

@@ -20,7 +20,7 @@ from headrace.cli.output import console, count, print_json, printable, say, size
 from headrace.cli.waiting import wait_until_serving
 from headrace.errors import NotReadyError, UsageError
 from headrace.format import Shown
-from headrace.names import shell
+from headrace.name_encoding import shell
 
 if TYPE_CHECKING:
     from headrace.api.connect import Connection

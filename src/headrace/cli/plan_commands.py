@@ -15,7 +15,7 @@ from headrace.cli.output import console, print_json, say
 from headrace.cli.waiting import wait_until_serving
 from headrace.errors import DefinitionError, UsageError
 from headrace.format import about, span
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.plan.cost import sum_up
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from headrace.errors import IngestError, NotReadyError, UsageError
 from headrace.format import plural
 from headrace.ingest.formats.format_detection import FileLayout, Format, check_format, format_of, make_layout
 from headrace.lazy import later
-from headrace.names import shell
+from headrace.name_encoding import shell
 
 if TYPE_CHECKING:
     from headrace.api import objects

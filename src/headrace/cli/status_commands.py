@@ -17,7 +17,7 @@ from headrace.cli.output import console, count, plural, print_json, record_table
 from headrace.format import freshness, waiting
 from headrace.language.durations import format_duration
 from headrace.lazy import later
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.server.layer_text import alarm, building, checked, shares
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from headrace.cli.output import console, count, print_json, record_table, say, s
 from headrace.cli.status_commands import print_lanes
 from headrace.cli.waiting import wait_until_refreshed, wait_until_serving
 from headrace.lazy import later
-from headrace.names import shell
+from headrace.name_encoding import shell
 
 if TYPE_CHECKING:
     from headrace.cli import plan_commands, waiting

@@ -18,7 +18,7 @@ from headrace.cli.output import console, count
 from headrace.errors import ConflictError, HeadraceError, NotReadyError
 from headrace.format import plural
 from headrace.lazy import later
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.spark import jobs
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from headrace.language.terms import Expression
 from headrace.lazy import later
 from headrace.types import TIMESTAMP, Type
 
-unavailable = later("headrace.language.foreign.unavailable")  # after a mistake only
+unavailable_syntax = later("headrace.language.foreign.unavailable_syntax")  # after a mistake only
 NOW = ("proctime", "now", "current_timestamp", "localtimestamp")  # FOR SYSTEM_TIME AS OF these: as at the commit
 
 
@@ -54,7 +54,7 @@ class TableScope:
             times = {field.name.lower() for field in stream.fields if field.type == TIMESTAMP}
             times.add(stream.time_column.lower())
             item = item or JoinItem(at, name, "inner")
-            raise unavailable.refuse_stream_join(self.source, item, times=times, where=self.where)
+            raise unavailable_syntax.refuse_stream_join(self.source, item, times=times, where=self.where)
         spellings = {table.name.lower(): table.name for table in self.tables.values()}
         fix = did_you_mean(name, spellings.values())
         declare = "only tables are joined: declare it with CREATE TABLE … PRIMARY KEY; CREATE VIEW joins views"

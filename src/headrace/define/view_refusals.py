@@ -15,7 +15,7 @@ from headrace.define.view_windows import is_bucket, is_window_call
 from headrace.errors import DefinitionError
 from headrace.language.check import check, check_condition
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from headrace.language.foreign.unavailable import NO_SESSIONS, session_gap, session_gap_at
+from headrace.language.foreign.unavailable_syntax import NO_SESSIONS, session_gap, session_gap_at
 from headrace.language.functions import UNSTABLE
 from headrace.language.outline import TextEdit, rewrite
 from headrace.language.source_text import FollowUpError, Mistakes, each, escape, join

@@ -13,7 +13,7 @@ import orjson
 
 from headrace.errors import QuestionError
 from headrace.language.token_cursor import parse_type
-from headrace.names import decode_name, encode_name
+from headrace.name_encoding import decode_name, encode_name
 from headrace.serve.json_values import decoder
 from headrace.types import Type
 

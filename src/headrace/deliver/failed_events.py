@@ -32,7 +32,7 @@ from headrace.lake.delta_table import LakeTable
 from headrace.lake.parquet_file import rows_at
 from headrace.lake.table_schema import COMMIT, POSITION, TABLES, VALUE
 from headrace.language.user_functions import functions_of
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.store.version import NOT_PINNED, Pinned
 
 OURS = (COMMIT, POSITION, ARRIVED)

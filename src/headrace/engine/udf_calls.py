@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.aggregate.kernels import unchunked
 from headrace.aggregate.udaf import UserAggregate, call_code
-from headrace.calls import LateCallError, call_limit_s, limit_calls
+from headrace.call_limits import LateCallError, call_limit_s, limit_calls
 from headrace.define.model import View
 from headrace.duckdb_connections import add_function
 from headrace.engine.duckdb_terms import duckdb_type

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from headrace.format import Shown
-from headrace.names import decode_name, encode_name
+from headrace.name_encoding import decode_name, encode_name
 from headrace.transport.position import Position
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from headrace.lake.dead_letters import DEFAULT_LIMIT, DeadLetter, DeadLetterPage
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.parquet_file import rows_at
 from headrace.lake.table_schema import ARRIVED, COMMIT, POSITION, REASON, VALUE
-from headrace.names import shell
+from headrace.name_encoding import shell
 
 MOST_REASONS = 1000
 SHOWN_BYTES = 400  # of an event on a page; `show` has all of it

@@ -20,7 +20,7 @@ from headrace.types import Type
 USE_EVENT_TIME = "use the event time or a field of the event; a query selects the last hour by --start=-1h"
 MOST_DIGITS_OF_SECONDS = 11
 foreign_functions = later("headrace.language.foreign.foreign_functions")  # after a mistake only
-unavailable = later("headrace.language.foreign.unavailable")
+unavailable_syntax = later("headrace.language.foreign.unavailable_syntax")
 Advice = dict[str, str | None]  # `fix`, a sentence, or `write`, the expression to write
 _CASTS = {
     ("DATE", "number"): "datediff({x}, DATE '1970-01-01')",
@@ -53,8 +53,8 @@ def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     if name == ARROW:
         message = "-> returns JSON, in which text has quotes"
         return source.error(call.at, message, write=foreign_functions.instead_of_function(call), end=end)
-    if name in unavailable.SESSIONS:
-        error: DefinitionError = unavailable.session_call(source, call)
+    if name in unavailable_syntax.SESSIONS:
+        error: DefinitionError = unavailable_syntax.session_call(source, call)
         return error
     write = foreign_functions.instead_of_function(call)
     if write:

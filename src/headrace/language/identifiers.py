@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from headrace.errors import DefinitionError
 from headrace.language.source_text import WORD, Token, located
 from headrace.language.token_cursor import TokenCursor
-from headrace.names import encode_name
+from headrace.name_encoding import encode_name
 
 LONGEST_NAME = 63
 LONGEST_FILE = 200  # characters of a name that is encoded for a folder or file, which may get a suffix

@@ -29,7 +29,7 @@ from headrace.maintain.lift import LiftedPart, LiftedView, Lifting, lift_view, p
 from headrace.maintain.speed_step import apply_step, make_step
 from headrace.maintain.table_snapshots import TableSnapshots
 from headrace.maintain.table_versions import TableAt
-from headrace.names import encode_name
+from headrace.name_encoding import encode_name
 from headrace.store.partial_columns import partials_of
 from headrace.store.store_contract import Store
 from headrace.store.version import Base, Version, VersionId

@@ -21,7 +21,7 @@ import xxhash
 
 from headrace.aggregate import Aggregate, ArrowFunction
 from headrace.aggregate.kernels import unchunked
-from headrace.calls import LATE, call_limit_s, limit_calls
+from headrace.call_limits import LATE, call_limit_s, limit_calls
 from headrace.define.model import Stream, View
 from headrace.define.relation import PLACE, Relation
 from headrace.engine.duckdb_relations import join_rows, limits, rows_sql

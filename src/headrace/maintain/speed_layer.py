@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.calls import LATE
+from headrace.call_limits import LATE
 from headrace.define.model import Stream
 from headrace.disk import disk_full, is_disk_full
 from headrace.errors import ConflictError, JavaEndedError, LostFileError
@@ -27,7 +27,7 @@ from headrace.maintain.partials_job import columns_for, damage_of, read_events, 
 from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.maintain.speed_step import apply_step, next_step
 from headrace.maintain.suspects import Suspects, describe_failure
-from headrace.names import encode_name
+from headrace.name_encoding import encode_name
 from headrace.spark.failures import is_transient
 from headrace.spark.session import Session, is_alive
 from headrace.store.store_contract import Step, Store

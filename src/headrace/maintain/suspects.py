@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from headrace.calls import SETTING
+from headrace.call_limits import SETTING
 from headrace.define.fingerprint import code_names
 from headrace.define.model import Stream, View
 from headrace.errors import ConflictError

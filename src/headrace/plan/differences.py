@@ -22,7 +22,8 @@ from headrace.language.terms import quote
 from headrace.language.user_functions import code_changes, edited_names, plain, plain_changes
 from headrace.plan.cost import UNKNOWN, Costs, Way
 from headrace.plan.edits import Edit, classify, describe_view
-from headrace.plan.other_changes import (
+from headrace.plan.planned_change import Kind, Plan, PlannedChange
+from headrace.plan.unversioned_changes import (
     describe_source,
     free_source_changes,
     logical_changes,
@@ -32,7 +33,6 @@ from headrace.plan.other_changes import (
     outgoing_drops,
     refused_source_changes,
 )
-from headrace.plan.planned_change import Kind, Plan, PlannedChange
 
 FREE = "free: no event is read again, the rows stay"
 _MADE_OF_OTHERS = "events made of other streams"

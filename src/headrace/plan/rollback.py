@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.define.definitions import Catalog
 from headrace.errors import ConflictError, NotFoundError
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.plan.cost import Costs, Way
 from headrace.plan.differences import build_change, free_reason
 from headrace.plan.edits import can_return, choose_way, classify

@@ -22,7 +22,7 @@ from headrace.serve.change_batch import ChangeBatch, ChangeCursor, ChangePage
 from headrace.serve.evaluate import answer_from, read
 from headrace.serve.freshness import Fresh
 from headrace.serve.json_values import decoder, encoder
-from headrace.serve.present import END, START, known_by, present, result_columns, window_columns
+from headrace.serve.presentation import END, START, known_by, present, result_columns, window_columns
 from headrace.serve.question import Question
 from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.shaping import Shaping, find_shaping

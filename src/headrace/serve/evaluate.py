@@ -17,8 +17,8 @@ from headrace.format import EPOCH
 from headrace.lazy import pa
 from headrace.serve.answer import Answer
 from headrace.serve.freshness import Fresh, stream_states
-from headrace.serve.present import next_cursor, present, result_columns
 from headrace.serve.present_columns import present_columns, select_rows, take_rows
+from headrace.serve.presentation import next_cursor, present, result_columns
 from headrace.serve.question import DEFAULT_LIMIT, Question
 from headrace.serve.question_times import iso_ms
 from headrace.serve.read_plan import ReadPlan, plan

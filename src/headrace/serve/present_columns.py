@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from headrace.aggregate import Aggregate
 from headrace.duckdb_connections import open_duckdb
 from headrace.lazy import duckdb, pa, pc
-from headrace.serve.present import START, window_columns
+from headrace.serve.presentation import START, window_columns
 from headrace.serve.read_plan import ReadPlan
 from headrace.serve.shaping import Computed, Shaping
 from headrace.serve.windows import Windows

@@ -15,7 +15,7 @@ from headrace.errors import DefinitionError, QuestionError
 from headrace.format import EPOCH, iso
 from headrace.language.calendar import Calendar, find_zone, read_calendar, zone_name
 from headrace.language.durations import parse_duration
-from headrace.names import decode_name, encode_name
+from headrace.name_encoding import decode_name, encode_name
 
 MS = timedelta(milliseconds=1)
 LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MS  # the last time that Python can represent

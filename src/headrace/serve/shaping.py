@@ -24,7 +24,7 @@ from headrace.language.expressions import parse_tree
 from headrace.language.source_text import SourceText, each
 from headrace.language.statements.create_view import read_order_text
 from headrace.language.terms import Expression
-from headrace.serve.present import window_columns
+from headrace.serve.presentation import window_columns
 from headrace.serve.question import Question
 from headrace.store.selection import rank
 from headrace.store.version import Version

@@ -1,4 +1,4 @@
-"""The state of streams, views, versions and audits, out of definitions and what the store has."""
+"""Describes views as users see them: columns, layers, lanes, builds, audits and freshness."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from headrace.format import about, span
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.server.status import AuditStatus, ViewStatus
 
 

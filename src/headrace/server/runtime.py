@@ -28,7 +28,7 @@ from headrace.server.leasing import take_lease
 from headrace.server.leftovers import clean
 from headrace.server.lookup import Lookup
 from headrace.server.monitor import Monitor
-from headrace.server.open_logs import OpenLogs
+from headrace.server.running_logs import RunningLogs
 from headrace.server.running_stream import RunningStream
 from headrace.server.threads import join_all
 from headrace.spark.failures import one_line
@@ -77,7 +77,7 @@ class Runtime:
         )
         self.tokens = IngestTokens(self._store, lambda: self.lookup.pipelines, self.stopped)
         tables = TableChanges(self.lookup.lake_of)
-        self.logs = OpenLogs(
+        self.logs = RunningLogs(
             workspace.subscriptions,
             self._store,
             self.lookup,

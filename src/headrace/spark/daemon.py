@@ -22,7 +22,7 @@ with suppress(OSError, AttributeError):  # only the GNU C library has `mallopt`
     for _option, _size in MALLOC.items():
         _mallopt(_option, _size)
 
-import_module("headrace.calls").is_worker = True  # type: ignore[attr-defined]
+import_module("headrace.call_limits").is_worker = True  # type: ignore[attr-defined]
 
 # PySpark has a worker collect garbage after each task. Without this it would look at all that was imported: 60 ms.
 gc.freeze()

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.calls import limit_calls
+from headrace.call_limits import limit_calls
 from headrace.disk import read_format, refuse_newer, write_format
 from headrace.errors import WorkspaceError, did_you_mean
-from headrace.names import encode_name
+from headrace.name_encoding import encode_name
 from headrace.spark.session import QUICK_JAVA
 
 _WORDS = {

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from headrace.aggregate import REGISTRY, sets
+from headrace.aggregate import REGISTRY, collected_values
 from headrace.cli.ask_command import render
 from headrace.define.catalog import parse
 from headrace.define.model import Column, View
@@ -20,7 +20,7 @@ from headrace.language.terms import Expression
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import answer
 from headrace.serve.freshness import up_to_date
-from headrace.serve.present import _errors
+from headrace.serve.presentation import _errors
 from headrace.serve.question import Question
 from headrace.serve.sql.load_views import describe_version, load_view
 from headrace.store.duckdb.duckdb_store import DuckStore
@@ -36,7 +36,7 @@ NAMES = ("count_distinct", "collect_set", "collect_list")
 
 @pytest.fixture(autouse=True)
 def limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sets, "LIMIT", 3)
+    monkeypatch.setattr(collected_values, "LIMIT", 3)
 
 
 @pytest.fixture

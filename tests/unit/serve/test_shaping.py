@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aggregate import sets
+from headrace.aggregate import collected_values
 from headrace.api import paging
 from headrace.define.catalog import parse
 from headrace.errors import ConflictError, QuestionError
@@ -187,7 +187,7 @@ def test_division_by_zero_is_null(views: Views) -> None:
 def test_a_cell_without_a_value_is_an_error_of_each_output_that_uses_it(
     views: Views, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sets, "LIMIT", 1)
+    monkeypatch.setattr(collected_values, "LIMIT", 1)
     views.add("SELECT k0, count(*) AS n, size(collect_set(b)) AS s, 2 * n AS m FROM events GROUP BY k0 HAVING n > 1")
     reply = views.ask()
     assert [(row["k0"], row["s"], row["m"]) for row in reply.rows()] == [("a", None, 6)]

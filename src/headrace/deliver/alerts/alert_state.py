@@ -12,7 +12,7 @@ import orjson
 
 from headrace.disk import replace_file
 from headrace.errors import CorruptionError
-from headrace.names import encode_name
+from headrace.name_encoding import encode_name
 
 State = Literal["pending", "firing", "resolved", "short"]  # short: it ended before it could fire
 Periods = tuple["Incident", ...]  # of one key: apart from each other, the oldest first

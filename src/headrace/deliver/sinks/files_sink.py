@@ -25,7 +25,7 @@ from headrace.deliver.sinks.sink_writer import DestinationError, SinkBatch
 from headrace.disk import disk_full, from_system, is_disk_full, replace_file, sync
 from headrace.errors import HeadraceError
 from headrace.faults import fault_point
-from headrace.names import encode_name
+from headrace.name_encoding import encode_name
 
 RECORDS = "_headrace"  # readers of folders, such as Spark, skip names with a leading underscore
 TEMPORARY = ".tmp"

@@ -16,8 +16,8 @@ from headrace.deliver.view_reader import ViewReader
 from headrace.errors import HeadraceError
 from headrace.serve.change_batch import ChangeBatch, ChangeCursor, Row, row_of
 from headrace.serve.changes import ChangeMode
-from headrace.serve.present import END
-from headrace.serve.present import START as WINDOW_START
+from headrace.serve.presentation import END
+from headrace.serve.presentation import START as WINDOW_START
 from headrace.store.store_contract import Store
 
 MOST_COMPLETE = 1_000_000  # rows of a view in mode complete: they are sent as one batch

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from headrace.errors import DefinitionError, nearest
-from headrace.language.foreign.unavailable import NAME
+from headrace.language.foreign.unavailable_syntax import NAME
 from headrace.language.source_text import QUOTED, WORD, SourceText, Token, escape, statement_at
 from headrace.language.statements import FIRST_WORDS, listed
 from headrace.language.statements.create_table import sees_table

@@ -11,7 +11,7 @@ from typing import final
 from headrace.errors import DefinitionError
 from headrace.language.durations import format_duration
 from headrace.language.expressions import read_arguments, read_expression
-from headrace.language.foreign import foreign_statements, foreign_streams, unavailable
+from headrace.language.foreign import foreign_statements, foreign_streams, unavailable_syntax
 from headrace.language.foreign.foreign_functions import is_aggregate_elsewhere
 from headrace.language.identifiers import in_double_quotes
 from headrace.language.literals import read_duration
@@ -76,11 +76,11 @@ class ForeignSyntax:
     constraint = staticmethod(foreign_streams.constraint)
     refuse_field_without_type = staticmethod(foreign_streams.refuse_field_without_type)
     refuse_field_clause = staticmethod(foreign_streams.refuse_field_clause)
-    refuse_source = staticmethod(unavailable.refuse_source)
-    refuse_after_source = staticmethod(unavailable.refuse_after_source)
-    refuse_watermark = staticmethod(unavailable.refuse_watermark)
-    refuse_join = staticmethod(unavailable.refuse_join)
-    read_after_joined = staticmethod(unavailable.read_after_joined)
+    refuse_source = staticmethod(unavailable_syntax.refuse_source)
+    refuse_after_source = staticmethod(unavailable_syntax.refuse_after_source)
+    refuse_watermark = staticmethod(unavailable_syntax.refuse_watermark)
+    refuse_join = staticmethod(unavailable_syntax.refuse_join)
+    read_after_joined = staticmethod(unavailable_syntax.read_after_joined)
 
     def __init__(self) -> None:
         self._parts = Outline()
@@ -197,7 +197,7 @@ class ForeignSyntax:
         window = tuple(spans[word] for word in ("SIZE", "ADVANCE", "") if word in spans)  # SESSION (30 MINUTES)
         reason = f"WINDOW {kind} is written window(…) in GROUP BY here"
         if kind == "SESSION":
-            reason = f"{unavailable.NO_SESSIONS}: meanwhile write windows of a fixed size"
+            reason = f"{unavailable_syntax.NO_SESSIONS}: meanwhile write windows of a fixed size"
         self.instead(reason, at, cursor.last_end)
         self._parts = replace(self._parts, window=window, grace=spans.get("GRACE"))
 
@@ -254,7 +254,7 @@ class ForeignSyntax:
             while not cursor.at_end() and (word in _SECOND_QUERY or cursor.next.upper not in _NOT_IN_VIEWS):
                 cursor.take()
             if word == "QUALIFY" and not (grouped or any(contains_aggregate(cursor, item.node) for item in items)):
-                raise unavailable.instead_of_numbers(cursor.source, at, "QUALIFY ROW_NUMBER")
+                raise unavailable_syntax.instead_of_numbers(cursor.source, at, "QUALIFY ROW_NUMBER")
             if word == "QUALIFY":
                 _refuse_qualify(cursor, start, "QUALIFY", cursor.text_since(start))
             else:
@@ -312,13 +312,13 @@ class ForeignSyntax:
         calls = (part for node in nodes for part in walk(node) if isinstance(part, Call))
         over = next((call for call in calls if call.written and call.written.over is not None), None)
         if over:
-            raise unavailable.instead_of_numbers(cursor.source, over.at, over.name)
+            raise unavailable_syntax.instead_of_numbers(cursor.source, over.at, over.name)
         aggregate = next((node for node in nodes if contains_aggregate(cursor, node)), None)
         at = aggregate.at if aggregate else cursor.next.start
         if aggregate or cursor.sees("GROUP", "BY"):
             what = "an aggregate" if aggregate else "GROUP BY"
             if created is None:
-                raise unavailable.numbers_of_rows(cursor.source, at) or cursor.error(
+                raise unavailable_syntax.numbers_of_rows(cursor.source, at) or cursor.error(
                     at, f"{what} is not supported in a query inside FROM",
                     fix="aggregate in the view itself; CREATE VIEW makes a view over views",
                 )  # fmt: skip
@@ -418,7 +418,7 @@ def _refuse_qualify(cursor: TokenCursor, start: int, clause: str, condition: str
 def _not_in_rows(cursor: TokenCursor) -> DefinitionError:
     token = cursor.next
     if token.upper == "QUALIFY":
-        return unavailable.instead_of_numbers(cursor.source, token.start, "QUALIFY ROW_NUMBER")
+        return unavailable_syntax.instead_of_numbers(cursor.source, token.start, "QUALIFY ROW_NUMBER")
     clause = f"{token.upper} BY" if token.upper in ("ORDER", "SORT") else token.upper
     return cursor.error(
         token.start, f"{clause} is not supported in a stream or a query inside FROM", fix=_NOT_IN_ROWS[token.upper]

@@ -15,7 +15,7 @@ from headrace.lake.dead_letter_pages import decoded
 from headrace.lake.delta_table import LakeTable
 from headrace.maintain.partials_job import damage_of
 from headrace.maintain.spark_joins import NO_LOGS, TableLogs
-from headrace.names import decode_name, encode_name, shell
+from headrace.name_encoding import decode_name, encode_name, shell
 from headrace.serve.answer import Answer
 from headrace.serve.explanation import US, CellQuestion, ExplainedEvent, Explanation, JoinedRow
 from headrace.serve.past.cell_events import (

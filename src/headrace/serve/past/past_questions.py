@@ -20,7 +20,7 @@ from headrace.format import EPOCH, commits_of, iso, iso_us, plural
 from headrace.lake.commit_times import reading_commits
 from headrace.lake.delta_table import LakeTable
 from headrace.lazy import later
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.serve.answer import Answer
 from headrace.serve.evaluate import Freshness, answer, answer_from, find_serving
 from headrace.serve.explanation import US, CellQuestion, Explanation

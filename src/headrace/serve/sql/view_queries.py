@@ -17,7 +17,7 @@ from headrace.define.model import LogicalView, View
 from headrace.define.query_rules import EXAMPLE, LONGEST_BYTES
 from headrace.errors import HeadraceError, SqlError
 from headrace.format import Shown, iso, iso_us
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.serve.answer import state_error
 from headrace.serve.evaluate import Freshness, find_serving
 from headrace.serve.freshness import Fresh

@@ -1,4 +1,4 @@
-"""Cuts rows of partials into key_ranges by key and pane, in their order, each small enough to be folded in memory."""
+"""Divides rows of partials, in the order of key and pane, into ranges that are small enough to be folded in memory."""
 
 from __future__ import annotations
 

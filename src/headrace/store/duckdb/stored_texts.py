@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace.disk import replace_file, sync
 from headrace.errors import FencedError
-from headrace.names import decode_name, encode_name
+from headrace.name_encoding import decode_name, encode_name
 
 PREFIX = "kept-"
 

@@ -16,7 +16,7 @@ from headrace.format import plural
 from headrace.lake.delta_table import LakeTable
 from headrace.lake.health import check_contents, check_files, check_footers, check_log
 from headrace.maintain.build_slices import damaged_slices
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.store.open_store import check_batch_tables, store_format, table_faults
 from headrace.store.open_to_read import open_to_read
 from headrace.tools.doctor.finding import Finding, bad, good, warn

@@ -19,7 +19,7 @@ from headrace.define.unresolved import PlacedDefinition
 from headrace.errors import DefinitionErrors, IngestError
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from headrace.language.source_text import SourceText
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.parse.event_parser import Parsed, Parser
 from headrace.parse.frames import frame_lines
 from headrace.tools.infer.definition_text import DraftField, describe, suggest_view, write_stream

@@ -19,7 +19,7 @@ import orjson
 from headrace.disk import disk_full, is_disk_full, write_format
 from headrace.errors import SEND_AGAIN, FencedError, HeadraceError, UnavailableError, UsageError
 from headrace.faults import fault_point
-from headrace.names import decode_name
+from headrace.name_encoding import decode_name
 from headrace.transport.journal.idempotency_keys import Keys
 from headrace.transport.journal.journal_reader import JournalReader
 from headrace.transport.journal.journal_records import FORMAT, HEADER, JournalRecord, Segment, check_format, damaged

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.errors import CorruptionError, HeadraceError
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.transport.kafka.kafka_clients import Cluster, LastError
 from headrace.transport.kafka.message_frames import make_events
 from headrace.transport.kafka.partition_numbers import Partition, starts

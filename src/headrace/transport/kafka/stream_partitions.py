@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.define.kafka_source import KafkaSource
 from headrace.errors import CorruptionError, HeadraceError, UnavailableError
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.transport.kafka.partition_numbers import Partition, Partitions
 from headrace.transport.kafka.topic_queries import (
     EARLIEST,

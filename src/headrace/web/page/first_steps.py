@@ -11,7 +11,7 @@ import orjson
 from headrace.html import Html, tag
 from headrace.language.paths import Steps, parse_path
 from headrace.language.terms import quote
-from headrace.names import shell
+from headrace.name_encoding import shell
 from headrace.server.status import StreamDefinition
 
 EXAMPLES: dict[str, Any] = {

@@ -20,16 +20,10 @@ from headrace.server.status import LogicalStatus, TableStatus, ViewStatus, Works
 from headrace.web.page import first_steps
 from headrace.web.page.cell_page import explanation_section
 from headrace.web.page.controls_form import controls
+from headrace.web.page.delivery_sections import alerts_badge, alerts_section, sinks_table
 from headrace.web.page.graph_page import graph_svg
 from headrace.web.page.layers_section import audits_table, versions_table
-from headrace.web.page.other_sections import (
-    alerts_badge,
-    alerts_section,
-    logical_card,
-    logical_rows,
-    logical_table,
-    sinks_table,
-)
+from headrace.web.page.logical_view_sections import logical_card, logical_rows, logical_table
 from headrace.web.page.page_frame import brand, document
 from headrace.web.page.page_sections import (
     dead_letters,

@@ -1,4 +1,4 @@
-"""Aggregates that keep many values: count(DISTINCT …), collect_set, collect_list, and a sample of them."""
+"""Aggregates that collect values: count(DISTINCT …), collect_set, collect_list, and a sample of them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.aggregate.udaf import call_code
-from headrace.calls import VARIABLE, LateCallError, call_in_time
+from headrace.call_limits import VARIABLE, LateCallError, call_in_time
 from headrace.types import BIGINT
 
 LIMIT_S = 0.5
@@ -84,9 +84,9 @@ def test_code_in_time_gives_its_value_or_its_error() -> None:
 def test_a_worker_ends_with_code_that_cannot_be_interrupted() -> None:
     """Such as C code that holds the interpreter; here the signal is blocked."""
     script = (
-        "import signal, time\nfrom headrace import calls\ncalls.is_worker = True\n"
+        "import signal, time\nfrom headrace import call_limits\ncall_limits.is_worker = True\n"
         "def stuck():\n    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])\n    time.sleep(3600)\n"
-        "calls.call_in_time('f', stuck)\n"
+        "call_limits.call_in_time('f', stuck)\n"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert ran.returncode == 1

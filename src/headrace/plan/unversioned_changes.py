@@ -1,4 +1,4 @@
-"""Planned changes of all but materialized views: sources of streams, tables, logical views, sinks and alerts."""
+"""Planned changes of what has no versions: sources of streams, tables, logical views, sinks and alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who follows a running workspace: the logs of its streams, and its named subscriptions."""
+"""The logs of a running workspace: the events of its streams for their readers, and named subscriptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from headrace.store.version import NOT_PINNED, Pinned
 COUNTING_S = 0.2  # that counting dead letters may delay a status
 
 
-class OpenLogs:
+class RunningLogs:
     """Asked by HTTP threads. A log is opened for its first reader."""
 
     def __init__(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.deliver.event_page import EventCursor, UnionCursor
 from headrace.ingest.receiver import make_token, read_token
-from headrace.names import decode_name, encode_name
+from headrace.name_encoding import decode_name, encode_name
 from headrace.serve.question_times import read_as_of, write_commits
 from headrace.transport.position import Position
 
