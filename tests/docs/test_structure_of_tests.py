@@ -113,3 +113,14 @@ def test_every_sentence_belongs_to_a_test() -> None:
         if wording.bare(test) not in wording.names_in(file)
     ]
     assert not lost, "`pytest --update-wording` over the folder of these tests removes them"
+
+
+def test_sentences_belong_to_one_test() -> None:
+    """They are kept by the name of the test: another test of that name in the folder would be expected to have them."""
+    shared = [
+        f"{file.relative_to(TESTS)}: {test}"
+        for file in wording.FOLDER.rglob("*.txt")
+        for test in {wording.bare(test) for test in wording.read(file)}
+        if wording.names_in(file)[test] > 1
+    ]
+    assert not shared, "rename one of the tests of each name"

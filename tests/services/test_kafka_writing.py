@@ -26,7 +26,7 @@ WRITE = """
 import sys
 from pathlib import Path
 from headrace.define.kafka_source import KafkaSource
-from headrace.transport.kafka import transport as opening
+from headrace.transport.kafka import kafka_transport as opening
 from headrace.transport.kafka.kafka_transport import KafkaTransport
 from headrace.transport.sent_files import FilePiece
 opening.FIRST_LOOK_S = 120.0

@@ -34,7 +34,7 @@ CLASSES = (
     ReceivedBatch,
     ReceivedEvent,
 )
-_MODULE = re.compile(r"\b[a-z_]+\.(?=[A-Z])")  # before the name of a class
+_MODULE = re.compile(r"\b(?!hr\.)[a-z_]+\.(?=[A-Z])")  # before the name of a class
 INTRODUCTION = """\
 # Python
 

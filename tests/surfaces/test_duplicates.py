@@ -37,7 +37,7 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def test_directly_from_the_folder(workspace: Path, headrace: Callable[..., Ran]) -> None:
+def test_duplicates_directly_from_the_folder(workspace: Path, headrace: Callable[..., Ran]) -> None:
     (stream,) = headrace("streams", "--json", "-w", workspace).json
     assert stream["unique"] == {"columns": ["id", "x"], "within_ms": 3_600_000}
     assert (stream["events"], stream["dead_letters"], stream["duplicates"]) == (2, 2, 1)
@@ -51,7 +51,7 @@ def test_directly_from_the_folder(workspace: Path, headrace: Callable[..., Ran])
     assert {"duplicate": 1}.items() <= {each["reason"]: each["count"] for each in counts}.items()
 
 
-def test_through_a_server(workspace: Path, serve: Callable[..., Served]) -> None:
+def test_duplicates_through_a_server(workspace: Path, serve: Callable[..., Served]) -> None:
     served = serve(workspace)
     (stream,) = served.http.get("/v1/streams").json()["streams"]
     assert (stream["unique"]["columns"], stream["duplicates"]) == (["id", "x"], 1)

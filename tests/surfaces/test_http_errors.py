@@ -54,7 +54,7 @@ def test_every_failure_has_one_shape(
     assert status != 405 or reply.headers["allow"]
 
 
-def test_an_internal_error_shows_no_stack_trace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_of_http_shows_no_stack_trace(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(running: Running) -> None:
         raise ZeroDivisionError("secret detail")
 

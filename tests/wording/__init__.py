@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -153,11 +154,11 @@ def bare(test: str) -> str:
     return test.partition("[")[0]
 
 
-def names_in(file: Path) -> set[str]:
-    """The names of all tests whose sentences are in this file."""
+def names_in(file: Path) -> Counter[str]:
+    """The names of all tests whose sentences are in this file, and how many tests have each."""
     folder = TESTS / file.relative_to(FOLDER).with_suffix("")
     files = [*folder.glob("*.py")] if folder == TESTS / "unit" else [*folder.rglob("*.py")]
-    return {name for each in files for name in re.findall(r"^ *def (test_\w+)", each.read_text(), re.MULTILINE)}
+    return Counter(name for each in files for name in re.findall(r"^ *def (test_\w+)", each.read_text(), re.MULTILINE))
 
 
 def check(message: object, *values: object) -> None:
