@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.define.python.definition_builder import Table as Table
     from headrace.define.python.definition_builder import View as View
     from headrace.define.python.definition_builder import cumulate as cumulate
+    from headrace.define.python.definition_builder import session as session
     from headrace.define.python.definition_builder import window as window
     from headrace.define.python.function_builder import udaf as udaf
     from headrace.define.python.function_builder import udf as udf
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 _HOME = {
     **dict.fromkeys(("connect", "Connection"), "headrace.api.connect"),
     "HeadraceError": "headrace.errors",
-    **dict.fromkeys(("Stream", "Table", "View", "cumulate", "window"), "headrace.define.python.definition_builder"),
+    **dict.fromkeys(
+        ("Stream", "Table", "View", "cumulate", "session", "window"), "headrace.define.python.definition_builder"
+    ),
     "LogicalView": "headrace.define.python.sink_builder",
     **dict.fromkeys(("Sink", "Alert"), "headrace.define.python.sink_builder"),
     **dict.fromkeys(("udaf", "udf"), "headrace.define.python.function_builder"),

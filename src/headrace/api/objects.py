@@ -90,7 +90,8 @@ class ConnectedView:
         status = self.status
         try:
             newest = {"order": "newest", "limit": NEWEST_ROWS}
-            rows: Html = answer_html(self.ask(**newest), chart_of=self.ask(by=[], **newest) if status.window else None)
+            charted = status.window and not status.sessions
+            rows: Html = answer_html(self.ask(**newest), chart_of=self.ask(by=[], **newest) if charted else None)
         except HeadraceError as error:  # it is being built, for example
             rows = tag("p", str(error))
         return block(heading(status.name, "view"), facts_html(_view_facts(status)), rows)
@@ -163,13 +164,11 @@ def streams_html(streams: Sequence[StreamStatus]) -> Html:
 
 
 def _view_facts(view: ViewStatus) -> list[tuple[str, Part]]:
-    window = view.window
-    sizes = [format_duration(ms) for ms in window] if window else []
     facts: list[tuple[str, Part]] = [
         ("stream", view.stream),
         ("keys", ", ".join(view.keys) or "none"),
         ("columns", ", ".join(f"{column.name} {column.type}" for column in view.columns)),
-        ("window", "all time" if not sizes else " every ".join(dict.fromkeys(sizes))),
+        ("window", view.window_text or "all time"),
         ("where", view.where or "all events"),
         ("freshness", freshness(view.freshness_ms, view.freshness_reason)),
         ("rows", count(view.rows)),

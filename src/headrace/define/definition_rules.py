@@ -106,6 +106,19 @@ def make_calendar_window(calendar: Calendar) -> Window:
     return _check_panes(Window(size_ms, size_ms, calendar=calendar, tile_ms=calendar.tile_ms))
 
 
+def make_session(gap_ms: int, gap: Expression | None = None) -> Window:
+    """Sessions with a gap, which is the shortest one if `gap` gives it for each event."""
+    if gap_ms <= 0:
+        raise DefinitionError("the gap of a session must be greater than 0", expected="at least 1 second")
+    if gap_ms % SECOND_MS:
+        raise DefinitionError(
+            f"sessions with a gap of {format_duration(gap_ms)} need panes of {format_duration(gap_ms)}",
+            expected="panes of whole seconds",
+            fix="make the gap whole seconds",
+        )
+    return Window(gap_ms, gap_ms, session=True, gap=gap)
+
+
 def _check_panes(window: Window) -> Window:
     if window.pane_ms % SECOND_MS:
         offset = f" with an offset of {format_duration(window.offset_ms)}" if window.offset_ms else ""

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
@@ -129,6 +129,7 @@ def _calling(view: View) -> Iterator[Expression | None]:
         first, more = column.aggregate.arguments[:1], column.aggregate.arguments[1:]
         yield from (*first, column.aggregate.where, *more)
     yield view.where
+    yield view.window.gap if view.window else None
     if view.shape:
         yield from (each.expression for each in view.shape.outputs)
         yield view.shape.having
@@ -201,7 +202,7 @@ def from_json(value: dict[str, Any]) -> Definition:
         streams=(value["stream"],) if "stream" in value else tuple(value["streams"]),
         keys=keys,
         columns=columns,
-        window=_window_from_json(value["window"]) if value["window"] else None,
+        window=_window_from_json(value["window"], types) if value["window"] else None,
         where=optional_from_json(value["where"], types),
         schedule_ms=value["schedule_ms"],
         reads=reads,
@@ -338,13 +339,15 @@ def _streams_to_json(streams: tuple[str, ...]) -> dict[str, Any]:
 
 def _window_to_json(window: Window) -> dict[str, Any]:
     # Left out where they are not used: views from before there were such windows keep their fingerprint.
-    used = {name: value for name, value in asdict(window).items() if value not in (None, 0, False)}
-    return {"size_ms": window.size_ms, "slide_ms": window.slide_ms, **used}
+    used = {name: value for name, value in asdict(replace(window, gap=None)).items() if value not in (None, 0, False)}
+    gap = {"gap": window.gap.to_json()} if window.gap else {}
+    return {"size_ms": window.size_ms, "slide_ms": window.slide_ms, **used, **gap}
 
 
-def _window_from_json(value: dict[str, Any]) -> Window:
+def _window_from_json(value: dict[str, Any], types: Types) -> Window:
     calendar = value.get("calendar")
-    return Window(**{**value, "calendar": Calendar(**calendar) if calendar else None})
+    gap = optional_from_json(value.get("gap"), types)
+    return Window(**{**value, "calendar": Calendar(**calendar) if calendar else None, "gap": gap})
 
 
 def _shape_to_json(shape: Shape) -> dict[str, Any]:

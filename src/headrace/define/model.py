@@ -150,7 +150,8 @@ class Window:
     """The default question of a view: windows of `size_ms`, one every `slide_ms`, from `offset_ms` after the epoch on.
 
     With a `calendar` they are its days, weeks or months, and `size_ms` is about their length. A `cumulative` window
-    grows by `slide_ms` until it has its size, then the next one begins.
+    grows by `slide_ms` until it has its size, then the next one begins. A `session` of a key begins with an event and
+    ends when none comes for the gap, which is `size_ms`, or `gap` of each event and `size_ms` at least.
     Every row has window_start and window_end; `start_name` and `end_name` are further names for them.
     """
 
@@ -162,6 +163,8 @@ class Window:
     calendar: Calendar | None = None
     cumulative: bool = False
     tile_ms: int = 0  # of a calendar: its panes. They are stored, since rules of zones may change.
+    session: bool = False
+    gap: Expression | None = None  # in ms, of each event; None: it is size_ms
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,6 +175,8 @@ class Window:
     def words(self) -> str:
         """Its size and slide in words."""
         size = format_duration(self.size_ms)
+        if self.session:
+            return f"sessions with a gap of {size if self.gap is None else f'{size} or more'}"
         if self.calendar:
             size = f"{self.calendar}{'' if self.calendar.zone == UTC_NAME else f' in {self.calendar.zone}'}"
         if self.cumulative:
@@ -281,8 +286,14 @@ class View:
     def expressions(self) -> tuple[Expression, ...]:
         """Its expressions over events: those of its keys, WHERE, and the arguments and FILTER of its aggregates."""
         of_columns = ((*each.aggregate.arguments, each.aggregate.where) for each in self.columns)
-        every = (*(key.expression for key in self.keys), self.where, *(of for each in of_columns for of in each))
+        gap = self.window.gap if self.window else None
+        every = (*(key.expression for key in self.keys), self.where, gap, *(of for each in of_columns for of in each))
         return tuple(filter(None, every))
+
+    @property
+    def has_sessions(self) -> bool:
+        """Return True if its windows are sessions."""
+        return self.window is not None and self.window.session
 
     def reading(self, fields: Iterable[tuple[str, Type]]) -> View:
         """The view as one that reads those of these fields that it names."""

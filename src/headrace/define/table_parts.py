@@ -174,6 +174,12 @@ def over_table(table: Table, build: Callable[[Stream], View]) -> View:
         except DefinitionError as error:
             first_error = first_error or error
             continue
+        if view.has_sessions:
+            raise DefinitionError(
+                f"view '{view.name}' has sessions of the rows of table '{table.name}', which are not available yet",
+                expected="sessions of the events of a stream",
+                fix="write windows of a fixed size: window(…) in GROUP BY",
+            )
         if view.relation is not None:
             raise DefinitionError(
                 f"view '{view.name}' makes other rows of table '{table.name}' before it groups them",

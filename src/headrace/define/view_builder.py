@@ -232,7 +232,7 @@ class ViewBuilder:
         names_window = False
         if self.table_window:
             with self.mistakes.collect():
-                self.window = read_window(self.source, self.table_window, self.stream)
+                self.window = read_window(self.source, self.table_window, self.stream, self.scope)
         groups = self._groups()
         bucket = self._find_bucket([node for node, _ in groups])
         declared = self.table_window or bucket or any(is_window_call(node) for node, _ in groups)
@@ -261,7 +261,22 @@ class ViewBuilder:
                 raise self._error(
                     self.select.at, "the window is not in GROUP BY", fix="GROUP BY window_start, window_end, …"
                 )
+            if self.window and self.window.session and self.table_window:
+                self._check_partition(self.select.from_clause.input.partition)
         self.groups_are_valid = len(self.mistakes.errors) == errors_before and not self.select.incomplete
+
+    def _check_partition(self, partition: Iterable[Node]) -> None:
+        """Refuse sessions of other keys than those of the rows: each session is one row."""
+        expressions = [check(self.source, node, self.scope) for node in partition]
+        keys = [key.expression for key in self.keys]
+        if set(expressions) != set(keys):
+            names = ", ".join(key.sql for key in keys) or "nothing"
+            raise self._error(
+                self.table_window.at if self.table_window else self.select.at,
+                "the keys of SESSION are not those of GROUP BY: a session is a row",
+                found=f"PARTITION BY {', '.join(each.sql for each in expressions) or 'nothing'}",
+                expected=f"PARTITION BY {names}" if keys else "no PARTITION BY, as GROUP BY has no keys",
+            )
 
     def _groups(self) -> list[tuple[Node, str | None]]:
         if self.select.all_keys:
@@ -306,7 +321,7 @@ class ViewBuilder:
 
     def _set_window(self, node: Node) -> None:
         assert isinstance(node, Call), "a window is a call"
-        window = read_window(self.source, node, self.stream)
+        window = read_window(self.source, node, self.stream, self.scope)
         if self.window and not same_windows(self.window, window):  # twice the same: its start and its end
             raise self._error(node.at, "a view has one window", fix="remove one; a query can use other windows")
         self.window = window
@@ -357,7 +372,7 @@ class ViewBuilder:
         bound = "start" if self._starts_window(node) else window_bound(self.source, node)
         if bound:
             if self.window is not None and self.groups_are_valid:
-                refuse_other_window(self.source, node, bound, self.window, self.stream)
+                refuse_other_window(self.source, node, bound, self.window, self.stream, self.scope)
             self._name_bound(bound, item)
             return True
         try:

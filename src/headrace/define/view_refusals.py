@@ -15,10 +15,10 @@ from headrace.define.view_windows import is_bucket, is_window_call
 from headrace.errors import DefinitionError
 from headrace.language.check import check, check_condition
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS
-from headrace.language.foreign.unavailable_syntax import NO_SESSIONS, session_gap, session_gap_at
+from headrace.language.foreign.unavailable_syntax import session_gap_at
 from headrace.language.functions import UNSTABLE
 from headrace.language.outline import TextEdit, rewrite
-from headrace.language.source_text import FollowUpError, Mistakes, each, escape, join
+from headrace.language.source_text import FollowUpError, Mistakes, each, join
 from headrace.language.statements.create_view import ViewStatement
 from headrace.language.syntax import (
     Call,
@@ -28,8 +28,6 @@ from headrace.language.syntax import (
     Name,
     Node,
     Operation,
-    Part,
-    SelectItem,
     Star,
     Test,
     walk,
@@ -39,14 +37,13 @@ from headrace.types import INT, STRING
 
 _RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 _NEIGHBORS = ("lag", "lead")
-_ALIAS = re.compile(r"\s+(?:AS\s+)?(?:\w+|`[^`]+`|\"[^\"]+\")", re.IGNORECASE)
 
 
 def build_again(select: ViewStatement, stream: Stream, scope: RowScope, *, of_table: bool) -> View:
     """Build a view that was refused, or raise its mistakes, with what to write instead of what other systems have."""
     words = select.left_out
     _refuse_rows(select, scope, "VIEW" if of_table else "STREAM")
-    select, errors = _resolve(_without_sessions(select), stream)
+    select, errors = _resolve(select, stream)
     select = replace(select, mistakes=(*select.mistakes, *errors), incomplete=select.incomplete or bool(words))
     try:
         view = ViewBuilder(select, stream, scope, _read_where).view()
@@ -138,9 +135,9 @@ def _resolve(select: ViewStatement, stream: Stream) -> tuple[ViewStatement, list
         )
     if outline.window:
         durations = ", ".join(f"'{span}'" for span in outline.window)
-        insert.append(f"window({time}, {durations})")
+        insert.append(f"{outline.window_call}({time}, {durations})")
         spans = tuple(Literal(select.at, span, STRING) for span in outline.window)
-        window = Call(select.at, "window", (Name(select.at, stream.time_column), *spans))
+        window = Call(select.at, outline.window_call, (Name(select.at, stream.time_column), *spans))
         select = replace(select, groups=(*select.groups, window))
     if outline.grace:
         patience = f"WATERMARK FOR {time} AS {time} - INTERVAL {outline.grace.upper()}"
@@ -170,11 +167,11 @@ def _without_over(select: ViewStatement, time: str) -> tuple[ViewStatement, list
         elif over.name.lower() in _RANKS:
             fix = "the latest x of a key is last(x); the first rows of an answer are ORDER BY … DESC LIMIT 10"
         else:
-            window = f"window({time}, '{session_gap_at(select.source, over.at) or '1 minute'}')"
+            gap = session_gap_at(select.source, over.at)
+            window = f"session_window({time}, '{gap}')" if gap else f"window({time}, '1 minute')"
             keys = ", ".join((*(over.written.over or ()), window))
             fix = f"write {over.name}({', '.join(over.written.arguments)}) without OVER, and GROUP BY {keys}"
         message = f"{over.name}(…) OVER is not supported: a view aggregates events, it does not number rows"
-        message += f"; {NO_SESSIONS}" if session_gap_at(select.source, over.at) else ""
         errors.append(select.source.error(over.at, message, fix=fix))
     return replace(select, items=tuple(items), incomplete=True) if errors else select, errors
 
@@ -264,64 +261,6 @@ def _age(ms: int) -> str:
         if ms % size == 0:
             return f"-{ms // size}{unit}"
     return f"-{max(ms // 1000, 1)}s"
-
-
-# Sessions
-
-
-def _without_sessions(select: ViewStatement) -> ViewStatement:
-    """The statement with windows where SELECT, or GROUP BY of a statement that is refused anyway, has sessions."""
-    edits: list[TextEdit] = []
-    items: list[SelectItem] = []
-    replacements: dict[str, tuple[Node, str]] = {}  # in GROUP BY, by the names and places of items
-    for place, item in enumerate(select.items, start=1):
-        node = _fixed(item.node, edits)
-        if place <= len(items):  # it has moved
-            replacements[str(place)] = Literal(node.at, str(len(items) + 1), INT), str(len(items) + 1)
-        if isinstance(node, Call) and node is not item.node and item.alias:
-            window = edits.pop()
-            replacements[item.alias.lower()] = replacements[str(place)] = node, window.text
-            bounds = [
-                replace(item, node=Name(node.at, f"window_{bound}"), alias=f"{item.alias}_{bound}")
-                for bound in ("start", "end")
-            ]
-            names = ", ".join(f"window_{bound} AS {quote(f'{item.alias}_{bound}')}" for bound in ("start", "end"))
-            alias = _ALIAS.match(select.source.text, window.end)
-            edits.append(TextEdit(window.start, alias.end() if alias else window.end, names))
-            items += bounds
-        else:
-            items.append(replace(item, node=node))
-    if not (edits or select.outline.reasons):
-        return select
-    groups = []
-    for group in select.groups:
-        key = group.name.lower() if isinstance(group, Name) and not group.of else getattr(group, "text", "")
-        if key in replacements and group.span:
-            written, text = replacements[key]
-            edits.append(TextEdit(*group.span, text))
-            groups.append(replace(written, span=group.span))
-        else:
-            groups.append(_fixed(group, edits))
-    if not edits:
-        return select
-    reasons = (*select.outline.reasons, f"{NO_SESSIONS}: meanwhile write windows of a fixed size")
-    outline = replace(select.outline, reasons=reasons, edits=(*select.outline.edits, *edits))
-    return replace(select, items=tuple(items), groups=tuple(groups), outline=outline)
-
-
-def _fixed(node: Node, edits: list[TextEdit]) -> Node:
-    """The window of a session, or the part of one; other expressions as they are. What to write is added to `edits`."""
-    if isinstance(node, Part):
-        value = _fixed(node.value, edits)
-        return node if value is node.value else replace(node, value=value)
-    is_session = isinstance(node, Call) and node.name.lower() == "session_window" and len(node.args) == 2
-    if not (is_session and isinstance(node, Call) and node.written):
-        return node
-    gap = session_gap(node)
-    time, written = node.written.arguments
-    edits.append(TextEdit(node.at, node.written.end, f"window({time}, {escape(gap) if gap else written})"))
-    size = Literal(node.at, gap, STRING) if gap else node.args[1]
-    return replace(node, name="window", args=(node.args[0], size))
 
 
 # WHERE

@@ -1,4 +1,6 @@
-"""The one window of a view, however it is written: window(…), TUMBLE, HOP, CUMULATE, or date_trunc and its like."""
+"""The one window of a view, however it is written: window(…), TUMBLE, HOP, CUMULATE, SESSION, or date_trunc and its
+like.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +9,36 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal as LiteralType
 
-from headrace.define.definition_rules import make_calendar_window, make_cumulative, make_window
+from headrace.define.definition_rules import make_calendar_window, make_cumulative, make_session, make_window
 from headrace.define.model import ARRIVED, Stream, Window
 from headrace.errors import DefinitionError
 from headrace.format import EPOCH
 from headrace.language.calendar import MONTHS, Calendar, make_calendar, read_calendar, zone_name, zone_tile_ms
+from headrace.language.check import Scope, check
 from headrace.language.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_duration, parse_duration
 from headrace.language.source_text import SourceText, located
-from headrace.language.syntax import Call, Interval, Literal, Name, Node, Operation, Part
+from headrace.language.syntax import Call, Case, Cast, Interval, Literal, Name, Node, Operation, Part
 from headrace.language.terms import quote
-from headrace.types import STRING, TIMESTAMP
+from headrace.types import BIGINT, INT, STRING, TIMESTAMP
 
-WINDOW_CALLS = ("window", "tumble", "hop", "cumulate")
+SESSION_CALLS = ("session_window", "session")
+WINDOW_CALLS = ("window", "tumble", "hop", "cumulate", *SESSION_CALLS)
 BUCKET_CALLS = ("date_trunc", "time_bucket", "date_bin")  # windows if they are of the event time
-START_CALLS = ("tumble_start", "hop_start", "window_start", "cumulate_start")
-END_CALLS = ("tumble_end", "hop_end", "window_end", "cumulate_end")
+START_CALLS = ("tumble_start", "hop_start", "window_start", "cumulate_start", "session_start")
+END_CALLS = ("tumble_end", "hop_end", "window_end", "cumulate_end", "session_end")
 FORMS = {
     "window": "window(at, '1 minute'), window(at, '1 hour', '5 minutes') or window(at, '1 month')",
     "tumble": "TUMBLE(at, INTERVAL 1 MINUTE)",
     "hop": "HOP(at, slide, size), as in HOP(at, INTERVAL 5 MINUTES, INTERVAL 1 HOUR)",
     "cumulate": "CUMULATE(at, step, size), as in CUMULATE(at, INTERVAL 1 HOUR, INTERVAL 1 DAY)",
+    "session_window": "session_window(at, '30 minutes')",
+    "session": "SESSION(at, INTERVAL 30 MINUTES)",
     "date_trunc": "date_trunc('hour', at)",
     "time_bucket": "time_bucket('15 minutes', at)",
     "date_bin": "date_bin(INTERVAL '15 minutes', at)",
 }
 _SPANS = {"window": (1, 2), "tumble": (1,), "hop": (2,), "cumulate": (2,)}  # without the offset
+WINDOW_NAMES = ("window", "session_window")  # of the column with the bounds in Spark
 _UNITS_MS = {"second": SECOND_MS, "minute": MINUTE_MS, "hour": HOUR_MS, "day": DAY_MS}
 _TIME_BUCKET_ORIGIN_MS = (datetime(2000, 1, 3, tzinfo=EPOCH.tzinfo) - EPOCH).days * DAY_MS  # of TimescaleDB and DuckDB
 
@@ -58,9 +65,11 @@ def window_bound(source: SourceText, node: Node) -> Bound | None:
     if not isinstance(node, Name):
         return None
     name = node.name.lower()
-    if (node.of or "").lower() == "window":
+    if (node.of or "").lower() in WINDOW_NAMES:
         return _part(source, node)
-    return {"window": "both", "window_start": "start", "window_end": "end"}.get(name)  # type: ignore[return-value]
+    if name in WINDOW_NAMES:
+        return "both"
+    return {"window_start": "start", "window_end": "end"}.get(name)  # type: ignore[return-value]
 
 
 def _part(source: SourceText, node: Name | Part) -> Bound:
@@ -86,21 +95,25 @@ def whole_window(node: Node) -> Node:
     return node
 
 
-def refuse_other_window(source: SourceText, node: Node, bound: Bound, window: Window, stream: Stream) -> None:
+def refuse_other_window(
+    source: SourceText, node: Node, bound: Bound, window: Window, stream: Stream, scope: Scope
+) -> None:
     """Refuse `window(at, '2 minutes').start` in SELECT where GROUP BY has a window of another size."""
     call = whole_window(node)
     if not isinstance(call, Call) or not is_window_call(call):
         return
-    if not same_windows(window, read_window(source, call, stream)):
+    if not same_windows(window, read_window(source, call, stream, scope)):
         raise source.error(
             node.at, "SELECT names another window than GROUP BY", fix="write window_start and window_end",
             write=None if bound == "both" else f"window_{bound}", span=node.span,
         )  # fmt: skip
 
 
-def read_window(source: SourceText, call: Call, stream: Stream) -> Window:
-    """The window of a call over the event time of the stream."""
+def read_window(source: SourceText, call: Call, stream: Stream, scope: Scope) -> Window:
+    """The window of a call over the event time of the stream; the gap of sessions may be an expression of events."""
     kind = call.name.lower()
+    if kind in SESSION_CALLS:
+        return _read_session(source, call, stream, scope)
     spans, most = call.args[1:], max(_SPANS[kind])
     if len(spans) not in (*_SPANS[kind], most + 1):  # the last is the offset, as in Spark and Flink
         raise source.error(call.at, f"{kind} does not take {len(call.args)} arguments", expected=FORMS[kind])
@@ -160,9 +173,50 @@ def read_bucket(source: SourceText, node: Node, stream: Stream) -> Window:
 
 def same_windows(a: Window | None, b: Window) -> bool:
     """Return True if two windows begin and end at the same times, whatever they are called."""
-    return a is not None and (a.size_ms, a.slide_ms, a.offset_ms, a.calendar, a.cumulative) == (
-        b.size_ms, b.slide_ms, b.offset_ms, b.calendar, b.cumulative
-    )  # fmt: skip
+    return a is not None and replace(a, start_name=b.start_name, end_name=b.end_name) == b
+
+
+def _read_session(source: SourceText, call: Call, stream: Stream, scope: Scope) -> Window:
+    kind = call.name.lower()
+    if len(call.args) != 2:
+        raise source.error(call.at, f"{kind} does not take {len(call.args)} arguments", expected=FORMS[kind])
+    if _time(source, call.args[0], stream) is None:
+        raise _not_event_time(source, call.args[0], stream)
+    gaps: list[int] = []
+    written = _constant_gaps(source, call.args[1], kind, gaps)
+    with located(source, call.at):
+        for gap_ms in gaps:
+            make_session(gap_ms)
+        if len(set(gaps)) == 1:
+            return make_session(gaps[0])
+        return make_session(min(gaps), check(source, Cast(written.at, written, BIGINT, "CAST"), scope))
+
+
+def _constant_gaps(source: SourceText, node: Node, kind: str, gaps: list[int]) -> Node:
+    """A gap with its durations in ms, which are added to `gaps`: one, or those that a CASE with ELSE chooses from."""
+
+    def read(part: Node) -> Node:
+        return _constant_gaps(source, part, kind, gaps)
+
+    match node:
+        case Case(otherwise=Node() as otherwise):
+            whens = tuple((condition, read(gap)) for condition, gap in node.whens)
+            return replace(node, whens=whens, otherwise=read(otherwise))
+        case Call(name=name, args=(condition, gap, otherwise)) if name.lower() in ("if", "iff"):
+            return Case(node.at, ((condition, read(gap)),), read(otherwise))
+        case Interval(calendar=""):
+            gaps.append(node.ms)
+        case Literal(type=of) if of == STRING:
+            span = _span(source, node, kind)
+            if isinstance(span, Calendar):
+                raise source.error(node.at, "the gap of a session is a fixed duration", found=str(span))
+            gaps.append(span)
+        case _:
+            raise source.error(
+                node.at, "the gap of a session is a constant duration, or CASE with ELSE that chooses one for an event",
+                expected=f"{FORMS[kind]}, or CASE WHEN … THEN '2 hours' ELSE '30 minutes' END",
+            )  # fmt: skip
+    return Literal(node.at, str(gaps[-1]), INT)
 
 
 def _truncated(source: SourceText, node: Node, zone: str | None) -> Window:

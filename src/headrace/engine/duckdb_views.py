@@ -60,6 +60,9 @@ def duckdb_view(stream: Stream, view: View) -> View:
         where=of("WHERE", view.where) if view.where else None,
         keys=tuple(map(key_of, view.keys)),
         columns=tuple(map(column_of, view.columns)),
+        window=replace(view.window, gap=of("the gap", view.window.gap) if view.window.gap else None)
+        if view.window
+        else None,
     )
 
 

@@ -74,6 +74,7 @@ def spark_view(stream: Stream, view: View) -> SparkView:
             )
             for column in view.columns
         ),
+        window=replace(view.window, gap=writer.expression(view.window.gap)) if view.window else None,
     )
     return SparkView(translated, tuple(writer.computed.values()))
 

@@ -283,7 +283,7 @@ UNSTABLE = frozenset({
 WHY_UNSTABLE = "is not deterministic, so the batch layer and the speed layer would disagree"
 NOT_HERE = {
     **dict.fromkeys(
-        ("window", "tumble", "hop", "cumulate", "time_bucket", "date_bin"),
+        ("window", "tumble", "hop", "cumulate", "session_window", "session", "time_bucket", "date_bin"),
         "a window is allowed only in GROUP BY, on its own",
     ),
     "count_window": "windows of so many events are not available yet; use window, TUMBLE or HOP of event time",

@@ -53,9 +53,6 @@ def unknown_function(source: SourceText, call: Call) -> DefinitionError:
     if name == ARROW:
         message = "-> returns JSON, in which text has quotes"
         return source.error(call.at, message, write=foreign_functions.instead_of_function(call), end=end)
-    if name in unavailable_syntax.SESSIONS:
-        error: DefinitionError = unavailable_syntax.session_call(source, call)
-        return error
     write = foreign_functions.instead_of_function(call)
     if write:
         return source.error(call.at, f"the function {call.name} is not available here", write=write, end=end)

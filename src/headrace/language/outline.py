@@ -30,7 +30,8 @@ class Outline:
     # Of other systems:
     reasons: tuple[str, ...] = ()
     edits: tuple[TextEdit, ...] = ()
-    window: tuple[str, ...] = ()  # the size, and the slide if it has one, of WINDOW TUMBLING and HOPPING
+    window: tuple[str, ...] = ()  # the size, and the slide if it has one, of WINDOW TUMBLING and HOPPING; the gap
+    window_call: str = "window"  # … of WINDOW SESSION, which is session_window
     distinct: bool = False
     grace: str | None = None  # GRACE PERIOD of ksqlDB
     window_names: tuple[str, ...] = ()  # in lower case, w of GROUP BY window(…) AS w

@@ -176,6 +176,7 @@ class FromItem:
     alias: str | None = None
     columns: tuple[str, ...] = ()  # new names: AS t(a, b)
     window: Call | None = None  # TUMBLE(TABLE x, …) and its like
+    partition: tuple[Node, ...] = ()  # PARTITION BY of SESSION(TABLE x PARTITION BY …, …)
 
 
 @dataclass(frozen=True)

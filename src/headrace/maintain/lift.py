@@ -35,7 +35,15 @@ from headrace.language.user_functions import UserFunction, functions_of
 from headrace.maintain.table_versions import TableAt, forget_tables, show_table
 from headrace.spark.failures import one_line
 from headrace.store.key_ids import key_id_duckdb
-from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
+from headrace.store.partial_columns import (
+    CORRECTIONS,
+    EVENTS,
+    KEY_ID,
+    OWN_NEWEST,
+    PANE,
+    partial_columns,
+    session_columns,
+)
 from headrace.store.version import VersionId
 
 EVENTS_TABLE = "events"
@@ -255,6 +263,7 @@ def _write(stream: Stream, view: View) -> _Written:
     columns = [f"{key.expression.sql} AS {duckdb_name(key.name)}" for key in written.keys]
     columns += [f"{pane} AS {PANE}", f"count(*) AS {EVENTS}"]
     columns += [f"max(least({time_us}, epoch_us({ARRIVED}))) AS {OWN_NEWEST}"] if own_time else []
+    partials |= session_columns(written.window, time_us)
     columns += [f"{sql} AS {duckdb_name(name)}" for name, sql in partials.items()]
     where = f" WHERE {written.where.sql}" if written.where else ""
     places = ", ".join(str(place + 1) for place in range(len(view.keys) + 1))

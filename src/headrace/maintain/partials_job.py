@@ -28,7 +28,15 @@ from headrace.maintain.spark_joins import NO_LOGS, TableLogs
 from headrace.spark.session import Session, is_alive
 from headrace.spark.written import write_files
 from headrace.store.key_ids import key_id_sql
-from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, OWN_NEWEST, PANE, partial_columns
+from headrace.store.partial_columns import (
+    CORRECTIONS,
+    EVENTS,
+    KEY_ID,
+    OWN_NEWEST,
+    PANE,
+    partial_columns,
+    session_columns,
+)
 from headrace.store.version import Version
 
 SMALL_BYTES = 8 << 20  # of Parquet: below it one task, without an exchange, is quickest
@@ -115,6 +123,7 @@ def partials(
         names = [name for name, _ in partial_columns(column.aggregate)]
         sql = written.aggregate.batch_sql if batch else written.aggregate.spark_sql
         lifted.update(zip(names, sql(event_time_us, POSITION, PLACE), strict=True))
+    lifted |= session_columns(translated.view.window, event_time_us)
     columns += [F.expr(sql).alias(name) for name, sql in lifted.items()]
     keys = [F.expr(key.expression.sql).alias(key.name) for key in translated.view.keys]
     grouped = rows.groupBy(*keys, F.expr(pane).alias(PANE)).agg(*columns)

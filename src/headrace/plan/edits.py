@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.aggregate import Aggregate
 from headrace.define.fingerprint import aggregate_id, fingerprint
@@ -87,7 +87,7 @@ def _grouping(before: View, after: View) -> Iterator[Difference]:
         yield Difference(f"types of the keys: {types_before} → {types_after}", "build")
     if before.window != after.window:
         text = f"window: {describe_window(before.window)} → {describe_window(after.window)}"
-        yield Difference(text, "free" if _pane_ms(before) == _pane_ms(after) else "build")
+        yield Difference(text, "free" if _panes(before) == _panes(after) else "build")
 
 
 def _logs(relation: Relation | None) -> dict[str, TableLog]:
@@ -225,7 +225,10 @@ def _promises(before: View, after: View, patience_ms: tuple[Patience, Patience])
         yield Difference(f"schedule: {describe_schedule(before)} → {describe_schedule(after)}", "free")
 
 
-def _pane_ms(view: View) -> int | None:
+def _panes(view: View) -> int | Window | None:
+    """What panes depend on; of sessions also the gap."""
+    if view.window and view.window.session:
+        return replace(view.window, start_name=None, end_name=None)
     return view.window.pane_ms if view.window else None
 
 

@@ -9,7 +9,7 @@ up for by all rows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -27,6 +27,8 @@ from headrace.serve.question import Question
 from headrace.serve.read_plan import ReadPlan, plan
 from headrace.serve.shaping import Shaping, find_shaping
 from headrace.serve.touched_rows import TouchedRows, panes_of
+from headrace.serve.touched_sessions import TouchedSessions
+from headrace.serve.windows import Windows
 from headrace.store.partial_columns import PANE
 from headrace.store.selection import rank
 from headrace.store.store_contract import Snapshot
@@ -48,13 +50,7 @@ def keeps_rows(view: View) -> bool:
 
 def cursor_of(version: Version) -> ChangeCursor:
     """The cursor after all changes of a version."""
-    return ChangeCursor(
-        version.number, version.total("applied_to"), _settled_ms(version), None, version.fingerprint[:8]
-    )
-
-
-def _settled_ms(version: Version) -> int | None:
-    return None if version.settled_us is None else version.settled_us // 1000
+    return ChangeCursor(version.number, version.total("applied_to"), version.settled_ms, None, version.fingerprint[:8])
 
 
 @dataclass
@@ -80,6 +76,7 @@ class Evaluation:
             self.on_close = self.version.view.window is not None and keeps_rows(self.version.view)
             self.now = replace(self.now, settled_ms=self.begun_ms) if self.on_close else self.now
         self.touched = TouchedRows(self.snapshot, self.version, self.plan, self.on_close)
+        self.touched_sessions = TouchedSessions(self.snapshot, self.version)
 
     @property
     def _is_final(self) -> bool:
@@ -103,6 +100,8 @@ class Evaluation:
         if not cursor.is_of(self.version):
             return self._from_other(cursor)
         if not self._is_logged(cursor):
+            if self.plan.has_sessions:  # which of those that the reader has are gone is not known
+                return self._restart()
             return self._page(self._all(deletes=True, old=cursor.after.old if cursor.after else ()))
         if cursor.after is not None:
             return self._page(cursor)
@@ -144,7 +143,7 @@ class Evaluation:
         """The rows of this version, after those of another one."""
         versions = {version.number: version for version in self.snapshot.versions() if version.view.name == self.view}
         known = versions.get(cursor.version)
-        if known is None or not cursor.is_of(known):
+        if known is None or not cursor.is_of(known) or self.plan.has_sessions or known.view.has_sessions:
             return self._restart()
         old = []
         for number in (cursor.version, *(cursor.after.old if cursor.after else ())):
@@ -190,9 +189,12 @@ class Evaluation:
         if not rows or cursor.tick == self.now.tick or self._is_final:
             return rows
         assert self.plan.windows is not None, "only windows settle"
+        width = 1 + len(self.plan.by)
+        if self.plan.has_sessions:
+            sessions = self.touched_sessions.holding(self.snapshot.touched(self.version, cursor.tick, self.now.tick))
+            return [row for row in rows if _place(row[:width]) not in {_place(each[:width]) for each in sessions}]
         span = (self.plan.windows.bounds(rows[0][0])[0], self.plan.windows.bounds(rows[-1][0])[1])
         cells = _within(self.snapshot.touched(self.version, cursor.tick, self.now.tick), span)
-        width = 1 + len(self.plan.by)
         touched = {_place((row[0], *row[2 : 1 + width])) for row in self.touched.rows_of(cells, span[1])}
         return [row for row in rows if _place(row[:width]) not in touched]
 
@@ -232,8 +234,7 @@ class Evaluation:
             nothing = self.on_close and end_ms is None
             return replace(self.plan, empty=nothing)
         windows = replace(windows, start_ms=start_ms, end_ms=end_ms, offset_ms=windows.origin_ms)
-        first, last = windows.ids
-        return replace(self.plan, windows=windows, empty=first is not None and last is not None and first > last)
+        return replace(self.plan, windows=windows, empty=windows.none)
 
     # What was touched, and what became settled
 
@@ -244,27 +245,25 @@ class Evaluation:
         return log is not None and log.from_tick <= cursor.tick < log.to_tick == self.now.tick
 
     def _delta(self, cursor: ChangeCursor) -> ChangeBatch:
-        tick, rows = self._touched(cursor)
+        tick, rows, gone = self._touched(cursor)
         if rows is None:
-            return self._page(self._all(deletes=True))
+            return self._restart() if self.plan.has_sessions else self._page(self._all(deletes=True))
         cursor = replace(cursor, tick=tick)
         settled_ms = self.now.settled_ms
         settling = self._between(cursor.settled_ms, settled_ms)
         if settled_ms is None or settling.windows is None or settling.empty:
             following = replace(cursor, settled_ms=settled_ms) if tick == self.now.tick else cursor
-            return self._batch(rows, following, deletes=True)
+            return self._batch(rows, following, deletes=True, removed=gone)
         if tick == self.now.tick:
             cursor = replace(cursor, after=ChangePage("settled", until_ms=settled_ms))
-        if not rows and cursor.after:
+        if not rows and not gone and cursor.after:
             return self._page(cursor)
-        first, last = settling.windows.ids  # all of their rows are given after what was touched
-        ids = {row[0] for row in rows if (first is None or row[0] >= first) and (last is None or row[0] <= last)}
-        return self._batch(rows, cursor, deletes=True, settling=ids)
+        return self._batch(rows, cursor, deletes=True, removed=gone, settling=settling.windows)
 
-    def _touched(self, cursor: ChangeCursor) -> tuple[int, list[Row] | None]:
-        """The rows that were touched since, up to a tick; None: too many of them."""
+    def _touched(self, cursor: ChangeCursor) -> tuple[int, list[Row] | None, list[Row]]:
+        """The rows that were touched since, up to a tick; None: too many of them. Then the sessions that are gone."""
         if cursor.tick == self.now.tick or self._is_final:
-            return self.now.tick, []
+            return self.now.tick, [], []
         overlap = self.plan.windows.overlap if self.plan.windows else 1
         upto, cells, steps = cursor.tick, 0, 0
         ticks = self.snapshot.ticks(self.version, cursor.tick)
@@ -274,16 +273,19 @@ class Evaluation:
                 break
             upto, steps = tick, steps + 1
             if cells > MOST_ROWS:
-                return self.now.tick, None
+                return self.now.tick, None, []
         if steps == len(ticks):
             upto = self.now.tick
         if not steps:
-            return upto, []
+            return upto, [], []
+        if self.plan.has_sessions:
+            settled_ms = (cursor.settled_ms, self.now.settled_ms) if self.on_close else None
+            return upto, *self.touched_sessions.between(cursor.tick, upto, self.now.tick, settled_ms)
         rows = self.touched.rows_of(self.snapshot.touched(self.version, cursor.tick, upto), cursor.settled_ms)
         if upto < self.now.tick:  # rows that were touched again come then
             again = panes_of(self.snapshot.touched_again(self.version, cursor.tick, upto))
             rows = [row for row in rows if not self.touched.holds_any(row[0], again.get(row[1], ()))]
-        return upto, [(row[0], *row[2:]) for row in rows]
+        return upto, [(row[0], *row[2:]) for row in rows], []
 
     # All rows at once, of a view with LIMIT
 
@@ -308,13 +310,13 @@ class Evaluation:
         *,
         deletes: bool = False,
         removed: Sequence[Row] = (),
-        settling: Set[int] = frozenset(),
+        settling: Windows | None = None,
         snapshot: bool = False,
         first: bool = False,
     ) -> ChangeBatch:
         """Present rows, and those that HAVING leaves out as deletes, if these matter.
 
-        Of the windows `settling` only deletes are given.
+        Of the windows `settling` only deletes are given: all of their rows are given after what was touched.
         """
         if self.version.view.over is not None:  # cells whose rows have left the table
             events = 1 + len(self.plan.by)
@@ -330,7 +332,7 @@ class Evaluation:
             if deletes:
                 left_out += [row[:width] for row, keep in zip(presentation.values, passes, strict=True) if not keep]
         judged = zip(rows, presentation.values, passes, strict=True)
-        values = [value for row, value, keep in judged if keep and row[0] not in settling]
+        values = [value for row, value, keep in judged if keep and not (settling and settling.holds(row))]
         if self.shaping is not None:
             columns = self.shaping.result_columns(columns)
             values = [self.shaping.compute(row) for row in values]

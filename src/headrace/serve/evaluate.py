@@ -312,6 +312,8 @@ def _window_bounds(read_plan: ReadPlan) -> dict[str, str | int | None]:
     if windows is None:
         return {**bounds, "window_ms": None, "every_ms": None}
     calendar, every_ms = windows.calendar, windows.every_ms
+    if windows.session:
+        return {**bounds, "window": "session", "window_ms": None, "every_ms": None, "gap_ms": windows.size_ms}
     if calendar:
         bounds |= {"window": str(calendar), "zone": calendar.zone}
     size_ms = None if calendar else windows.size_ms

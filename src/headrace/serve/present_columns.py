@@ -39,7 +39,7 @@ def present_columns(
     With `only`, aggregates at other places of a presented row are NULL.
     """
     keys_end = 1 + len(plan.by)
-    start, end, settled = _times(version, plan, piece.column(0))
+    start, end, settled = _sessions(version, piece) if plan.has_sessions else _times(version, plan, piece.column(0))
     bounds = [start if bound == START else end for _, bound in window_columns(version.view)]
     values = [*piece.columns[1:keys_end], *bounds]
     at = keys_end + len(COUNTED)
@@ -162,11 +162,18 @@ def _times(version: Version, plan: ReadPlan, ids: pa.Array) -> Arrays:
         never = pa.nulls(count, pa.timestamp("us", "UTC"))
         return never, never, pa.repeat(False, count)
     start_ms, end_ms = _bounds(plan.windows, ids)
-    if version.settled_us is None:
-        settled = pa.repeat(False, count)
-    else:
-        settled = pc.less_equal(end_ms, version.settled_us // 1000)
+    settled = pa.repeat(False, count) if version.settled_ms is None else pc.less_equal(end_ms, version.settled_ms)
     return _timestamps(start_ms), _timestamps(end_ms), settled
+
+
+def _sessions(version: Version, piece: pa.RecordBatch) -> Arrays:
+    """The same of sessions, whose bounds are the last columns."""
+    first_us, until_us = (column.cast(pa.int64()) for column in piece.columns[-2:])
+    settled = pa.repeat(False, len(piece))
+    if version.settled_ms is not None:
+        settled = pc.less_equal(until_us, version.settled_ms * 1000)
+    start, end = (times.cast(pa.timestamp("us", "UTC")) for times in (first_us, until_us))
+    return start, end, settled
 
 
 def _bounds(windows: Windows, ids: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -54,13 +55,16 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
         parts.append((column.aggregate, at, at + width))
         at += width
     bounds = [bound for _, bound in window_columns(version.view)]
-    settled_ms = None if version.settled_us is None else version.settled_us // 1000
+    settled_ms = version.settled_ms
     times: dict[int, tuple[Value, Value, bool]] = {}
     values = []
     for row in rows:
-        if row[0] not in times:
-            times[row[0]] = _window(plan, row[0], settled_ms)
-        start, end, settled = times[row[0]]
+        if plan.has_sessions:
+            start, end, settled = _session(row, settled_ms)
+        else:
+            if row[0] not in times:
+                times[row[0]] = _window(plan, row[0], settled_ms)
+            start, end, settled = times[row[0]]
         results = [aggregate.present(row[first:last]) for aggregate, first, last in parts]
         counts = row[keys_end : keys_end + len(ROW_COUNTS)] if corrections else ()
         times_of_row = (start if bound == START else end for bound in bounds)
@@ -82,8 +86,11 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
 
 
 def known_by(version: Version, plan: ReadPlan, row: Row) -> Row:
-    """The group keys and window columns of a row of (window start, group keys), as presented rows begin with them."""
-    start, end, _ = _window(plan, row[0], None)
+    """The group keys and window columns of a row of (window start, group keys), as presented rows begin with them.
+
+    That of a session ends with its first and last time.
+    """
+    start, end, _ = _session(row, None) if plan.has_sessions else _window(plan, row[0], None)
     times = (start if bound == START else end for _, bound in window_columns(version.view))
     return (*row[1 : 1 + len(plan.by)], *times)
 
@@ -151,6 +158,12 @@ def _window(plan: ReadPlan, window_ms: int, settled_ms: int | None) -> tuple[Val
     # A window without an end is never settled.
     settled = end_ms is not None and settled_ms is not None and end_ms <= settled_ms
     return _time(start_ms), _time(end_ms), settled
+
+
+def _session(row: Row, settled_ms: int | None) -> tuple[Value, Value, bool]:
+    first_us, until_us = row[-2:]
+    settled = settled_ms is not None and until_us <= settled_ms * 1000
+    return EPOCH + timedelta(microseconds=first_us), EPOCH + timedelta(microseconds=until_us), settled
 
 
 def _time(ms: int | None) -> Value:

@@ -44,10 +44,19 @@ class ReadPlan:
         """Whether windows must be composed from buckets; otherwise the store's buckets are the windows."""
         return self.windows is not None and self.windows.composed
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the rows are sessions; each has its first and last time at its end."""
+        return self.windows is not None and self.windows.session
+
     def selection(self, limit: int | None) -> Selection:
         """The first partials of this page, folded into windows or into the buckets that tile them."""
         if self.windows is None:
             return Selection(self.by, self.where, self.bounds, after=self.after, limit=limit)
+        if self.windows.session:
+            ends = (self.windows.start_ms, self.windows.end_ms)
+            rows = Selection(self.by, self.where, after=self.after, limit=limit, newest_first=self.newest_first)
+            return replace(rows, sessions=True, session_ends=ends)
         first, last = self.windows.panes
         if self.overlapping and self.after is not None:
             # The page continues in this window: buckets of earlier pages are in no remaining window.
@@ -86,7 +95,8 @@ def plan(question: Question, version: Version) -> ReadPlan:
         _refuse_time(question)
         _refuse_settled(question, f"view '{view.name}' has no window", "leave it out")
         return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False, skip=skip)
-    pane = view.window.pane_ms
+    # Sessions begin with an event: their bounds are any times.
+    pane = 1 if view.window.session and not question.all_time else view.window.pane_ms
     has_relative = any(bound and bound.relative for bound in (question.start, question.end))
     newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
     bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
@@ -138,6 +148,9 @@ def _bound(name: str, bound: Bound | None, newest: int, pane: int) -> int | None
 
 def _windows(question: Question, declared: Window, start: int | None, end: int | None) -> Windows:
     """The windows of the question, or those that the view declares."""
+    if declared.session:
+        _refuse_fixed(question)
+        return Windows(declared.size_ms, declared.size_ms, start, end, session=True)
     pane, step, calendar = declared.pane_ms, question.cumulate_ms, question.calendar
     _check_tiles(question, declared)
     if question.has_no_window:
@@ -164,6 +177,15 @@ def _windows(question: Question, declared: Window, start: int | None, end: int |
     _check_calendar(calendar, pane)
     every = calendar.nominal_ms if step is None else step
     return Windows(calendar.nominal_ms, every, start, end, 0, calendar, step is not None)
+
+
+def _refuse_fixed(question: Question) -> None:
+    if not question.has_no_window:
+        raise QuestionError(
+            f"view '{question.view}' has sessions, which other windows would cut",
+            expected="no window, every or cumulate; or window=all, for all time",
+            fix="declare a view with window(…) in GROUP BY for windows of a fixed size",
+        )
 
 
 def _check_calendar(calendar: Calendar, pane: int) -> None:
@@ -232,7 +254,7 @@ def _last_end(question: Question, version: Version, end_ms: int | None) -> tuple
         return end_ms, False
     if question.all_time and end_ms is None:
         _refuse_settled(question, "a window without an end is never settled", "give an end")
-    settled_ms = None if version.settled_us is None else version.settled_us // 1000
+    settled_ms = version.settled_ms
     if settled_ms is None or (question.all_time and end_ms is not None and end_ms > settled_ms):
         return end_ms, True
     return settled_ms if end_ms is None else min(end_ms, settled_ms), False
@@ -270,6 +292,11 @@ class Cell:
 def find_cell(question: CellQuestion, version: Version) -> Cell:
     """The cell of a question; raises QuestionError if the view has no such cell."""
     view = version.view
+    if view.has_sessions:
+        raise QuestionError(
+            f"view '{view.name}' has sessions, whose events cannot be listed yet",
+            fix='select the events of the key from the log: headrace sql --events "SELECT … FROM the stream WHERE …"',
+        )
     row_question = Question(
         question.view,
         (question.key,) if question.key else (),

@@ -18,6 +18,8 @@ from headrace.store.partial_columns import COUNTED
 from headrace.store.selection import rank
 from headrace.store.time_limit import check_time
 
+Row = tuple[Any, ...]
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -25,7 +27,8 @@ class Windows:
 
     - [origin + i * every, … + size), which overlap if `every` is less than the size;
     - with a `calendar`, its days, weeks or months;
-    - `cumulative` ones grow by `every` up to the size, or to the end of the calendar's, then begin again.
+    - `cumulative` ones grow by `every` up to the size, or to the end of the calendar's, then begin again;
+    - a `session` has bounds of its own, in its row: its id is its start.
 
     A window is known by one time, its id: its start, or for cumulative windows, which share it, that of its last step.
     """
@@ -37,6 +40,7 @@ class Windows:
     offset_ms: int | None = None  # None: windows are aligned to `start`, or to the epoch
     calendar: Calendar | None = None
     cumulative: bool = False
+    session: bool = False
 
     @property
     def origin_ms(self) -> int:
@@ -53,6 +57,22 @@ class Windows:
     def composed(self) -> bool:
         """Whether windows must be composed from buckets; otherwise the store's buckets are the windows."""
         return self.cumulative or (self.calendar is None and self.size_ms != self.every_ms)
+
+    @property
+    def none(self) -> bool:
+        """Whether it is certain that no window ends within the bounds."""
+        if self.session:
+            return self.start_ms is not None and self.end_ms is not None and self.start_ms >= self.end_ms
+        first, last = self.ids
+        return first is not None and last is not None and first > last
+
+    def holds(self, row: Row) -> bool:
+        """Whether a row is of a window that ends within the bounds; the bounds of a session end its row."""
+        if self.session:
+            after, last = self.start_ms, self.end_ms
+            return (after is None or row[-1] > after * 1000) and (last is None or row[-1] <= last * 1000)
+        first, last = self.ids
+        return (first is None or row[0] >= first) and (last is None or row[0] <= last)
 
     def bounds(self, id_ms: int) -> tuple[int, int]:
         """The start and the end of a window."""
@@ -130,10 +150,10 @@ def windows_of(declared: Window) -> Windows:
         offset_ms=declared.offset_ms,
         calendar=declared.calendar,
         cumulative=declared.cumulative,
+        session=declared.session,
     )
 
 
-Row = tuple[Any, ...]
 Pair = Callable[[Any, Any], Any]
 _Total = tuple[Row, Row]  # the place of its keys in the order, and a row
 BUCKET_COUNTS: tuple[Pair, ...] = (SUM.pair,) * len(COUNTED)

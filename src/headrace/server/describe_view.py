@@ -97,6 +97,7 @@ def describe_view(
         every_ms=spans[1],
         window_text=view.window.words if view.window else None,
         calendar=bool(view.window and view.window.calendar),
+        sessions=view.has_sessions,
         where=plain(view.where.sql) if view.where else None,
         having=plain(written(view, shape.having)) if shape.having else None,
         order_by=plain(written_order(view, shape.order)) or None,

@@ -227,6 +227,7 @@ class ViewStatus(Shown):
     every_ms: int | None
     window_text: str | None  # its windows in words; None: it is over all time
     calendar: bool  # whether its windows are of the calendar
+    sessions: bool  # whether its windows are sessions; window_ms is their gap, or the shortest one
     where: str | None
     having: str | None
     order_by: str | None

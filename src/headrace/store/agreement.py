@@ -9,11 +9,12 @@ from typing import Any
 from headrace.aggregate import Aggregate, Value
 from headrace.define.model import View
 from headrace.format import iso, iso_us
-from headrace.store.partial_columns import CORRECTIONS, EVENTS, partial_columns
+from headrace.store.partial_columns import CORRECTIONS, EVENTS, FIRST_US, UNTIL_US, partial_columns
 from headrace.store.store_contract import Drift
 
 LONGEST = 60  # characters of a value in an example
 COUNTS = {"events": EVENTS, "corrections": CORRECTIONS}
+SESSION_BOUNDS = {"window_start": FIRST_US, "window_end": UNTIL_US}
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Agreement:
             column.name: (column.aggregate, [name for name, _ in partial_columns(column.aggregate)])
             for column in view.columns
         }
+        self._bounds = SESSION_BOUNDS if view.has_sessions else {}
         self._drift: dict[str, Drift] = {}
         self._sides = ("by the batch layer", "by the speed layer")
         if view.over is not None:
@@ -47,6 +49,10 @@ class Agreement:
             batch, speed = pair.values[of]
             if batch != speed:
                 self._note(name, pair, batch or 0, speed or 0)
+        for name, of in self._bounds.items():
+            batch, speed = pair.values[of]
+            if batch != speed:
+                self._note(name, pair, *(None if us is None else iso_us(us) for us in (batch, speed)))
         for name, (aggregate, columns) in self._columns.items():
             batch, speed = zip(*(pair.values[of] for of in columns), strict=True)
             if batch != speed and not aggregate.agrees(batch, speed):
@@ -66,7 +72,9 @@ class Agreement:
 
     def drift(self) -> tuple[Drift, ...]:
         """The columns that disagree, in the order of the view."""
-        return tuple(self._drift[name] for name in (*self._counts, *self._columns) if name in self._drift)
+        return tuple(
+            self._drift[name] for name in (*self._counts, *self._bounds, *self._columns) if name in self._drift
+        )
 
 
 def _text(value: Value) -> str:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.aggregate import Aggregate, PartialColumn
+from headrace.aggregate import MAX, MIN, Aggregate, PartialColumn
 from headrace.define.fingerprint import aggregate_id
-from headrace.define.model import View
+from headrace.define.model import View, Window
 from headrace.lazy import pa, pc, pq
 from headrace.timing import later
+from headrace.types import BIGINT
 
 # Names with a leading underscore are ours: `count(*) AS events` must not meet them.
 KEY_ID = "_key_id"  # 32 hex digits in partials; a 128-bit column in the store
@@ -23,6 +24,10 @@ BATCH_EVENTS = "_batch_events"  # how many of a folded row's events were read fr
 COUNTED = (EVENTS, CORRECTIONS, BATCH_EVENTS)  # what precedes the partials in a folded row
 FROM, TO = "_from", "_to"  # a span of time, in ms since the epoch
 BUCKET = "_bucket"  # start of the bucket of a folded row, in ms since the epoch
+# Of a view with sessions: the time of a row's first event, and the time until which its session waits for the next
+# one, in us. A pane is not longer than a gap, so that all of its events are of one session.
+FIRST_US, UNTIL_US = "_first_us", "_until_us"
+SESSION_COLUMNS = ((FIRST_US, PartialColumn("", BIGINT, MIN)), (UNTIL_US, PartialColumn("", BIGINT, MAX)))
 
 
 def plain_name(view: str) -> str:
@@ -49,8 +54,17 @@ def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
 
 
 def shown_partials(view: View) -> list[tuple[str, PartialColumn]]:
-    """The partial columns of each output, in their order."""
-    return [pair for column in view.columns for pair in partial_columns(column.aggregate)]
+    """The partial columns of each output, in their order; then those of sessions."""
+    shown = [pair for column in view.columns for pair in partial_columns(column.aggregate)]
+    return shown + list(SESSION_COLUMNS if view.has_sessions else ())
+
+
+def session_columns(window: Window | None, time_us: str) -> dict[str, str]:
+    """How Spark and DuckDB compute the columns of sessions of events; the gap is in SQL of the engine."""
+    if window is None or not window.session:
+        return {}
+    gap_us = f"({window.gap.sql}) * 1000" if window.gap else str(window.size_ms * 1000)
+    return {FIRST_US: f"min({time_us})", UNTIL_US: f"max({time_us} + {gap_us})"}
 
 
 def own_newest(parts: Sequence[str | Path] | Sequence[pa.Table]) -> int | None:

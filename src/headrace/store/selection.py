@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,8 @@ class Selection:
     calendar: Calendar | None = None  # buckets are its windows, whatever bucket_ms is
     step_ms: int = 0  # of a calendar: buckets are steps of its windows, counted from their start
     windows: tuple[tuple[int, int], ...] = ()  # of a calendar: start and end of those that hold panes, ascending
+    sessions: bool = False  # panes merge into sessions, whatever bucket_ms is; a bucket is the start of one
+    session_ends: tuple[int | None, int | None] = (None, None)  # sessions that end in (from, to]
 
     def with_panes_in(self, days_ms: Sequence[int]) -> Selection:
         """Keep the windows of its calendar that share time with these days; others hold no pane."""
@@ -48,6 +50,11 @@ class Selection:
         _, end = self._window_at(bucket_ms)
         return min(bucket_ms + self.step_ms, end) if self.step_ms else end
 
+    def has_session(self, until_us: int) -> bool:
+        """Whether a session with this end is among those to read."""
+        after, last = self.session_ends
+        return (after is None or until_us > after * 1000) and (last is None or until_us <= last * 1000)
+
     def _window_at(self, ms: int) -> tuple[int, int]:
         """The window that holds a time; where nothing is stored, one is computed."""
         at = bisect_right(self.windows, ms, key=lambda window: window[0]) - 1
@@ -66,6 +73,8 @@ def fold_in_python(view: View, selection: Selection, rows: list[Row]) -> list[Ro
     size, origin = selection.bucket_ms, selection.origin_ms
     width = 1 + len(selection.by)
     merges = [*(SUM for _ in COUNTED), *(part.merge for _, part in shown_partials(view))]
+    if selection.sessions:
+        return _sessions(merges, selection, rows)
     equal: dict[Row, list[Row]] = {}
     for row in rows:
         if selection.calendar:
@@ -79,6 +88,40 @@ def fold_in_python(view: View, selection: Selection, rows: list[Row]) -> list[Ro
     in_order = sorted(groups, key=lambda place: (-place[0], place[1:])) if selection.newest_first else sorted(groups)
     places = in_order[: selection.limit]
     return [(place[0], *groups[place][0][1:width], *_merged(merges, groups[place], width)) for place in places]
+
+
+def _sessions(merges: list[Merge], selection: Selection, rows: list[Row]) -> list[Row]:
+    """The same for sessions: the first and the last time of each end its row."""
+    width, sign = 1 + len(selection.by), -1 if selection.newest_first else 1
+    groups: dict[Row, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(map(rank, row[1:width])), []).append(row)
+    placed: list[tuple[Row, Row]] = []
+    for place, members in groups.items():
+        for session in split_sessions(members):
+            merged = _merged(merges, session, width)
+            if selection.has_session(merged[-1]):
+                start = merged[-2] // 1000
+                placed.append(((sign * start, place), (start, *session[0][1:width], *merged)))
+    last = selection.after
+    if last is not None:
+        behind = (sign * int(last[0]), tuple(map(rank, last[1:])))
+        placed = [each for each in placed if each[0] > behind]
+    return [row for _, row in sorted(placed, key=lambda each: each[0])][: selection.limit]
+
+
+def split_sessions(rows: list[Row]) -> Iterator[list[Row]]:
+    """The rows of one key by sessions: one goes on with an event that comes at its end or before."""
+    session: list[Row] = []
+    until_us = 0
+    for row in sorted(rows, key=lambda row: row[-2]):
+        if session and row[-2] > until_us:
+            yield session
+            session = []
+        until_us = max(until_us, row[-1]) if session else row[-1]
+        session.append(row)
+    if session:
+        yield session
 
 
 def _merged(merges: list[Merge], rows: list[Row], width: int) -> Row:

@@ -147,6 +147,12 @@ class Snapshot(Protocol):
     def changed(self, version: Version, selection: Selection, spans: pa.Table) -> list[tuple[Any, ...]]:
         """The result of `rows` for all keys, of spans of time: KEY_ID, FROM and TO; the KEY_ID follows the bucket."""
 
+    def touched_sessions(self, version: Version, after: int, upto: int) -> list[tuple[str, int, int]]:
+        """Key id, first and last time of sessions as they were before ticks in (after, upto] touched them."""
+
+    def sessions(self, version: Version, cells: pa.Table) -> list[tuple[Any, ...]]:
+        """The result of `rows` for the sessions that hold cells, of KEY_ID and PANE; the KEY_ID follows the start."""
+
 
 class NotCachedError(Exception):
     """The rows are not in memory, or take long to compute from there."""

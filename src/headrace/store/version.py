@@ -165,6 +165,13 @@ class Version:
         return None if None in times else min(time for time in times if time is not None)
 
     @property
+    def settled_ms(self) -> int | None:
+        """The time by which windows must end to be settled. An event at the end of a session still belongs to it."""
+        if self.settled_us is None:
+            return None
+        return (self.settled_us - self.view.has_sessions) // 1000
+
+    @property
     def batch(self) -> tuple[BatchTable, ...]:
         """The batch tables of all streams."""
         return tuple(table for base in self.bases for table in base.batch)

@@ -20,6 +20,7 @@ from headrace.define.definition_rules import (
     check_key,
     make_calendar_window,
     make_cumulative,
+    make_session,
     make_window,
 )
 from headrace.define.kafka_record import check_record_fields
@@ -30,7 +31,7 @@ from headrace.define.relation_rewrites import view_over
 from headrace.define.sql_definitions import read_fields
 from headrace.define.table_parts import derived_table, make_table, over_table
 from headrace.define.view_columns import is_aggregate, make_aggregate, make_column, make_parameter, read_arguments
-from headrace.define.view_windows import is_bucket, read_bucket, read_span
+from headrace.define.view_windows import is_bucket, is_window_call, read_bucket, read_span, read_window
 from headrace.errors import DefinitionError, Location
 from headrace.language.calendar import Calendar, zone_name
 from headrace.language.check import Checker, Scope, check, check_condition
@@ -39,6 +40,7 @@ from headrace.language.expressions import parse_tree
 from headrace.language.identifiers import check_distinct, check_name
 from headrace.language.source_text import Mistakes, SourceText, placed
 from headrace.language.statements.create_view import LogicalStatement, check_limit, read_item_text, read_order_text
+from headrace.language.syntax import Call
 from headrace.language.terms import Expression, conjunction
 from headrace.language.user_functions import plain
 
@@ -194,6 +196,21 @@ def cumulate(
         return _named(make_cumulative(milliseconds(step), _span(size, zone)), start, end)
 
 
+def session(
+    gap: str | timedelta,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+) -> model.Window:
+    """Sessions: windows of each key that begin with an event and end when no event comes for the gap.
+
+    A gap that depends on the event is a key as text: "session_window(at, CASE WHEN … THEN … ELSE … END)". `start` and
+    `end` are as in `window`.
+    """
+    with placed(caller()):
+        return _named(make_session(milliseconds(gap)), start, end)
+
+
 def _named(window_: model.Window, start: str | None, end: str | None) -> model.Window:
     for name in (start, end):
         if name is not None:
@@ -297,10 +314,12 @@ def _groups(
     has_window = any(isinstance(what, model.Window) for _, what, _ in query.groups)
     for name, what, at in query.groups:
         with mistakes.collect(), placed(at):
-            bucket = None if has_window or not isinstance(what, SourceText) else _bucket(name, what, stream)
-            if bucket is not None and window_ is None:
-                window_ = bucket
-            elif isinstance(what, model.Window) and name is None:
+            if isinstance(what, SourceText) and not has_window:
+                bucket = _bucket(name, what, stream, scope)
+                if bucket is not None and window_ is None:
+                    window_ = bucket
+                    continue
+            if isinstance(what, model.Window) and name is None:
                 if window_:
                     raise DefinitionError("a view has one window", fix="remove one; a query can use other windows")
                 window_ = what
@@ -311,9 +330,11 @@ def _groups(
     return keys, window_
 
 
-def _bucket(name: str | None, source: SourceText, stream: model.Stream) -> model.Window | None:
-    """The window that a key such as date_trunc('hour', at) is, of the event time; None for other keys."""
+def _bucket(name: str | None, source: SourceText, stream: model.Stream, scope: Scope) -> model.Window | None:
+    """The window that a key such as date_trunc('hour', at) or session_window(at, …) is; None for other keys."""
     item = read_item_text(source, "key")
+    if isinstance(item.node, Call) and is_window_call(item.node):
+        return _named(read_window(source, item.node, stream, scope), name or item.alias, None)
     if not is_bucket(item.node, stream):
         return None
     return _named(read_bucket(source, item.node, stream), name or item.alias, None)

@@ -195,11 +195,9 @@ class ForeignSyntax:
             spans[word] = format_duration(read_duration(cursor))
         cursor.expect_symbol(")", f"the size of WINDOW {kind}")
         window = tuple(spans[word] for word in ("SIZE", "ADVANCE", "") if word in spans)  # SESSION (30 MINUTES)
-        reason = f"WINDOW {kind} is written window(…) in GROUP BY here"
-        if kind == "SESSION":
-            reason = f"{unavailable_syntax.NO_SESSIONS}: meanwhile write windows of a fixed size"
-        self.instead(reason, at, cursor.last_end)
-        self._parts = replace(self._parts, window=window, grace=spans.get("GRACE"))
+        call = "session_window" if kind == "SESSION" else "window"
+        self.instead(f"WINDOW {kind} is written {call}(…) in GROUP BY here", at, cursor.last_end)
+        self._parts = replace(self._parts, window=window, window_call=call, grace=spans.get("GRACE"))
 
     def refuse_sets(self, cursor: TokenCursor) -> None:
         """Refuse ROLLUP, CUBE and GROUPING SETS in GROUP BY."""

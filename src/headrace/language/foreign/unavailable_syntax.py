@@ -1,4 +1,4 @@
-"""Syntax of FROM that is not available: sessions, patterns, joins of streams, numbers of rows, functions.
+"""Syntax of FROM that is not available: patterns, joins of streams, numbers of rows, functions.
 
 Each refusal has the statements to write, in the names of the user's own.
 """
@@ -12,20 +12,12 @@ from dataclasses import replace
 from headrace.errors import DefinitionError
 from headrace.language.expressions import read_alias, read_expression, read_names
 from headrace.language.literals import read_duration
-from headrace.language.source_text import QUOTED, WORD, SourceText, Token, escape, statement_at
+from headrace.language.source_text import QUOTED, WORD, SourceText, Token, statement_at
 from headrace.language.statements.select_rows import JOIN_FORM, WINDOW_TABLES
-from headrace.language.syntax import Call, Interval, JoinItem, Literal, Logic, Name, Node, Operation, TableQuery, walk
+from headrace.language.syntax import JoinItem, Logic, Name, Node, Operation, TableQuery, walk
 from headrace.language.terms import quote, unquote
 from headrace.language.token_cursor import TokenCursor
-from headrace.types import STRING
 
-NO_SESSIONS = "sessions (session_window(…), SESSION) are not available yet"
-SESSIONS = {
-    "session_window": "window",
-    "session": "TUMBLE",
-    "session_start": "TUMBLE_START",
-    "session_end": "TUMBLE_END",
-}  # what to write meanwhile
 _REFUSED_JOINS = {
     "RIGHT": ("RIGHT JOIN would need a row of each key that no event has", "write LEFT JOIN, with the stream first"),
     "FULL": ("FULL JOIN would need a row of each key that no event has", "write LEFT JOIN, with the stream first"),
@@ -66,8 +58,6 @@ def refuse_source(cursor: TokenCursor, windowed: bool) -> None:
         raise cursor.error(
             token.start, "FROM begins with a stream", fix="write FROM orders CROSS JOIN UNNEST(items) AS t(i)"
         )
-    if token.upper == "SESSION" and cursor.ahead(1).text == "(":
-        raise _session_table(cursor)
     if token.upper in WINDOW_TABLES and cursor.ahead(1).text == "(":
         if not windowed:
             raise numbers_of_rows(cursor.source, token.start) or cursor.error(
@@ -94,19 +84,6 @@ def refuse_after_source(cursor: TokenCursor, name: Token) -> None:
         )  # fmt: skip
     if cursor.sees("MATCH_RECOGNIZE"):
         raise _pattern(cursor, name.text)
-
-
-def _session_table(cursor: TokenCursor) -> DefinitionError:
-    """Return the error of SESSION(TABLE clicks PARTITION BY user_id, DESCRIPTOR(ts), INTERVAL …) of Flink."""
-    start = cursor.index
-    cursor.take()
-    cursor.skip_parentheses()
-    text = re.sub(r"(?i)^SESSION", "TUMBLE", cursor.text_since(start))
-    text = re.sub(r"(?is)\s+PARTITION\s+BY\s+.*?(?=,\s*DESCRIPTOR)", "", text)
-    return cursor.error(
-        cursor.tokens[start].start, NO_SESSIONS, fix=f"meanwhile write windows of a fixed size: {text}", write=text,
-        span=cursor.span_since(start),
-    )  # fmt: skip
 
 
 def refuse_watermark(cursor: TokenCursor) -> None:
@@ -150,28 +127,6 @@ def _pattern(cursor: TokenCursor, stream: str) -> DefinitionError:
     )  # fmt: skip
 
 
-# Sessions
-
-
-def session_call(source: SourceText, call: Call) -> DefinitionError:
-    """Return the error of a call of session_window and its like, with the window to write."""
-    time, *gaps = call.written.arguments if call.written and call.args else ("…",)
-    gap = session_gap(call)
-    write = f"{SESSIONS[call.name.lower()]}({', '.join([time, *(gaps if gap is None else [escape(gap)])])})"
-    end = call.written.end if call.written else None
-    return source.error(
-        call.at, NO_SESSIONS, fix=f"meanwhile write windows of a fixed size: {write}", write=write, end=end
-    )
-
-
-def session_gap(call: Call) -> str | None:
-    """Return the first size that a gap names which depends on the event; None if the gap is constant."""
-    if len(call.args) < 2 or isinstance(call.args[1], Literal | Interval):
-        return None
-    texts = [part.text for part in walk(call.args[1]) if isinstance(part, Literal) and part.type == STRING]
-    return next((text for text in texts if re.match(r"\d+ ", text)), "30 minutes")
-
-
 # Numbers of rows
 
 
@@ -186,10 +141,9 @@ def instead_of_numbers(source: SourceText, at: int, call: str) -> DefinitionErro
         is_number = call.lower() in ("row_number", "rank", "dense_rank")
         gap = session_gap_at(source, at)
         if gap:
-            fix = (
-                f"meanwhile aggregate in a materialized view, with windows of a fixed size: GROUP BY window(…, '{gap}')"
+            return source.error(
+                at, message, fix=f"aggregate in a materialized view with sessions: GROUP BY session_window(…, '{gap}')"
             )
-            return source.error(at, f"{message}; {NO_SESSIONS}", fix=fix)
         return source.error(
             at, message if is_number else f"{message}: it is not available yet",
             fix=f"aggregate in a materialized view; CREATE VIEW over it may have {call}(…) OVER and QUALIFY",

@@ -38,7 +38,12 @@ from headrace.language.syntax import (
 from headrace.language.token_cursor import TokenCursor
 
 GENERATORS = ("explode", "explode_outer", "posexplode", "posexplode_outer", "unnest", "arrayjoin")
-WINDOW_TABLES = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE")}  # by name or in order
+WINDOW_TABLES = {  # arguments after the time, by name or in order
+    "TUMBLE": ("SIZE", "OFFSET"),
+    "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"),
+    "SESSION": ("GAP",),
+}
 JOIN_FORM = "JOIN users u ON c.user_id = u.id"
 SAMPLE_FORM = "TABLESAMPLE (10 PERCENT)"
 _GENERATOR_FORM = "LATERAL VIEW explode(items) t AS i"
@@ -228,6 +233,8 @@ def _read_window_table(cursor: TokenCursor) -> FromItem:
         if name == "DATA" or (name is None and stream is None):
             cursor.accept("TABLE")
             stream = _read_source(cursor, windowed=False)
+            if call.upper == "SESSION" and cursor.accept("PARTITION", "BY"):
+                stream = replace(stream, partition=_read_partition(cursor))
         elif name is None:
             values.append(_read_descriptor(cursor))
         else:
@@ -235,11 +242,27 @@ def _read_window_table(cursor: TokenCursor) -> FromItem:
         if not cursor.accept_symbol(","):
             break
     cursor.expect_symbol(")", f"{call.upper}(…")
-    order = ["TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET"]
+    order = ["TIMECOL", *WINDOW_TABLES[call.upper]]
     args = [*values, *(by_name[name] for name in order[len(values) :] if name in by_name)]
     if stream is None:
         raise cursor.error(call.start, f"{call.upper} names no stream", fix="write DATA => TABLE clicks")
     return replace(stream, window=Call(call.start, call.text, tuple(args)))
+
+
+def _read_partition(cursor: TokenCursor) -> tuple[Node, ...]:
+    """Read the keys of SESSION(TABLE clicks PARTITION BY user_id, DESCRIPTOR(at), …), in parentheses or not."""
+    bracketed = cursor.accept_symbol("(")
+    keys = [read_expression(cursor)]
+    while cursor.sees_symbol(",") and (bracketed or not _begins_argument(cursor)):
+        cursor.take()
+        keys.append(read_expression(cursor))
+    if bracketed:
+        cursor.expect_symbol(")", "PARTITION BY (…")
+    return tuple(keys)
+
+
+def _begins_argument(cursor: TokenCursor) -> bool:
+    return cursor.ahead(1).upper == "DESCRIPTOR" or cursor.ahead(2).text == "=>"
 
 
 def _read_argument_name(cursor: TokenCursor, call: Token, by_name: dict[str, Node]) -> str | None:
@@ -247,7 +270,7 @@ def _read_argument_name(cursor: TokenCursor, call: Token, by_name: dict[str, Nod
         return None
     token = cursor.take()
     cursor.take()
-    names = ("DATA", "TIMECOL", *WINDOW_TABLES[call.upper], "OFFSET")
+    names = ("DATA", "TIMECOL", *WINDOW_TABLES[call.upper])
     if token.upper not in names or token.upper in by_name:
         raise cursor.error(
             token.start, f"{call.upper} has no further argument '{token.text}'", expected=", ".join(names)

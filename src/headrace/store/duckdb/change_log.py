@@ -9,6 +9,7 @@ import duckdb
 
 from headrace.duckdb_connections import run
 from headrace.lazy import pa
+from headrace.store.duckdb.folds import TableSource, sessions_near
 from headrace.store.partial_columns import KEY_ID, PANE
 from headrace.store.step_changes import Follower, TouchedTicks
 from headrace.store.version import Version
@@ -50,6 +51,17 @@ def read_cells_again(connection: duckdb.DuckDBPyConnection, version: Version, af
     return _read_cells(connection, version, f"tick > $upto AND key_id IN ({keys})", after, upto)
 
 
+def read_sessions(
+    connection: duckdb.DuckDBPyConnection, version: Version, after: int, upto: int
+) -> list[tuple[str, int, int]]:
+    """The bounds that the sessions which were touched at the ticks (after, upto] had before."""
+    query = (
+        "SELECT CAST(key_id AS VARCHAR), first_us, min(until_us) FROM touched_sessions "
+        f"WHERE {OF_VERSION} AND tick > $after AND tick <= $upto GROUP BY ALL"
+    )
+    return run(connection, query, {**_id(version), "after": after, "upto": upto})
+
+
 def _read_cells(connection: duckdb.DuckDBPyConnection, version: Version, where: str, after: int, upto: int) -> pa.Table:
     query = (
         f"SELECT DISTINCT CAST(key_id AS VARCHAR) AS {KEY_ID}, pane AS {PANE} FROM touched "
@@ -73,9 +85,13 @@ class LogWriter:
         version: Version,
         ticks: tuple[int, int],
         at_us: int,
+        sources: Sequence[TableSource],
         cells: str | None,
     ) -> None:
-        """Log the cells of a step, which are rows of `cells`; None: there are none."""
+        """Log the cells of a step, which are rows of `cells`, and the sessions that these change; None: no cells.
+
+        It is called before the step is merged into `sources`, the tables of the version.
+        """
         before, tick = ticks
         _continue(connection, version, before)
         values = {**_id(version), "tick": tick, "at": at_us}
@@ -85,6 +101,10 @@ class LogWriter:
                 f"INSERT INTO touched SELECT DISTINCT $view, $number, $tick, $at, CAST({KEY_ID} AS UUID), {PANE} FROM "
             )
             ((logged,),) = run(connection, insert + cells, values)
+        if cells and version.view.has_sessions and logged <= MOST_OF_STEP:
+            sessions = sessions_near(version.view, sources, cells)
+            insert = f"INSERT INTO touched_sessions SELECT $view, $number, $tick, $at, * FROM ({sessions})"
+            run(connection, insert, values)
         if logged > MOST_OF_STEP:
             _restart(connection, version, tick)
             return
@@ -110,14 +130,15 @@ def trim(connection: duckdb.DuckDBPyConnection, version: Version, now_us: int) -
         needed = any(each is not None and each < tick for each in passed)
         if kept > MOST_CELLS or at_us < now_us - (OLDEST_US if needed else KEPT_US):
             values = {**_id(version), "tick": tick}
-            run(connection, f"DELETE FROM touched WHERE {OF_VERSION} AND tick <= $tick", values)
+            for table in ("touched", "touched_sessions"):
+                run(connection, f"DELETE FROM {table} WHERE {OF_VERSION} AND tick <= $tick", values)
             run(connection, f"UPDATE logs SET from_tick = $tick WHERE {OF_VERSION}", values)
             return
 
 
 def forget_log(connection: duckdb.DuckDBPyConnection, view: str, number: int | None = None) -> None:
     """Drop the log of a version, or of all versions of a view."""
-    for table in ("logs", "touched"):
+    for table in ("logs", "touched", "touched_sessions"):
         run(connection, f"DELETE FROM {table} WHERE view = ? AND (? IS NULL OR number = ?)", [view, number, number])
 
 

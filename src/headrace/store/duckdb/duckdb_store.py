@@ -20,7 +20,7 @@ from headrace.store.duckdb.change_log import LogWriter, forget_log, read_followe
 from headrace.store.duckdb.database import Database
 from headrace.store.duckdb.duckdb_reader import DuckReader
 from headrace.store.duckdb.merge_step import merge, move
-from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of
+from headrace.store.duckdb.snapshot import DuckSnapshot, find_serving, speed_tables, speed_tables_of, table_sources
 from headrace.store.duckdb.stored_texts import StoredTexts
 from headrace.store.duckdb.table_sql import create_speed
 from headrace.store.duckdb.table_view_audit import export_rows, export_speed
@@ -246,7 +246,8 @@ class DuckStore(DuckReader):
             return None
         before = version.total("applied_to")
         ticks = before, before + step.to_commit - step.from_commit
-        return partial(self._log.note, connection, version, ticks, step.at_us)
+        sources = table_sources(self._database, version) if version.view.has_sessions else []
+        return partial(self._log.note, connection, version, ticks, step.at_us, sources)
 
     # Followers
 

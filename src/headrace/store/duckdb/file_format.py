@@ -36,6 +36,8 @@ LOG_TABLES = {
     "logs": "view VARCHAR NOT NULL, number BIGINT NOT NULL, from_tick BIGINT NOT NULL, to_tick BIGINT NOT NULL",
     "touched": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tick BIGINT NOT NULL, at_us BIGINT NOT NULL, "
     "key_id UUID NOT NULL, pane BIGINT NOT NULL",
+    "touched_sessions": "view VARCHAR NOT NULL, number BIGINT NOT NULL, tick BIGINT NOT NULL, at_us BIGINT NOT NULL, "
+    "key_id UUID NOT NULL, first_us BIGINT NOT NULL, until_us BIGINT NOT NULL",
 }
 READABLE = 3  # the oldest format that is read as it is, without an upgrade
 # What a version has per stream. Up to format 4 it had one stream, and these were columns of its own row.

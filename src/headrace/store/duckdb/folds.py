@@ -26,10 +26,12 @@ from headrace.store.partial_columns import (
     CORRECTIONS,
     COUNTED,
     EVENTS,
+    FIRST_US,
     FROM,
     KEY_ID,
     PANE,
     TO,
+    UNTIL_US,
     partials_of,
     shown_partials,
 )
@@ -46,6 +48,8 @@ STAND_INS = {
 
 FIRST, END, DAY = "_first", "_end", "_day"  # of a calendar: bounds of a window, and a UTC day that it shares time with
 SPANS = "_spans"  # of keys: the spans of time in which rows are read
+CELLS = "_cells"  # (key, pane) whose sessions are read
+SESSION = "_session"  # the number of a row's session among those of its key
 FEW_IDS = 10  # of keys; more are joined instead of written as literals
 
 
@@ -69,6 +73,8 @@ def fold(
     view: View, sources: Sequence[TableSource], selection: Selection, *, ordered: bool = True
 ) -> tuple[str, list[Any]]:
     """One query over all sources of a version, and its parameters."""
+    if selection.sessions:
+        return _fold_sessions(view, sources, selection, ordered=ordered)
     if not ordered and _is_folded(view, sources, selection):
         return rows_of(view, sources, selection)
     bucket = _bucket(selection)
@@ -85,6 +91,80 @@ def fold(
     if selection.limit is not None:
         query += f" LIMIT {int(selection.limit)}"
     return query, parameters
+
+
+def _fold_sessions(
+    view: View, sources: Sequence[TableSource], selection: Selection, *, ordered: bool
+) -> tuple[str, list[Any]]:
+    """The same for sessions of the kept keys."""
+    by = [duckdb_name(name) for name in selection.by]
+    rows, parameters = _numbered(view, sources, selection, by)
+    query = f"SELECT {', '.join(_session_columns(view, by))} FROM ({rows}) GROUP BY {', '.join([*by, SESSION])}"
+    conditions = _ends(selection)
+    if selection.after is not None:
+        types = {key.name: key.expression.type for key in view.keys}
+        conditions.append(_behind(selection, BUCKET, types, parameters))
+    query = f"SELECT * FROM ({query}){_where(conditions)}"
+    if ordered:
+        orders = [f"{BUCKET} DESC" if selection.newest_first else BUCKET, *(f"{name} NULLS FIRST" for name in by)]
+        query += f" ORDER BY {', '.join(orders)}"
+    return (query if selection.limit is None else f"{query} LIMIT {int(selection.limit)}"), parameters
+
+
+def _session_columns(view: View, by: Iterable[str]) -> list[str]:
+    """The columns of a session: its start, the keys, and its merged partials."""
+    first = f"min({FIRST_US})"
+    start = f"CAST(({first} - ({first} % 1000 + 1000) % 1000) // 1000 AS BIGINT) AS {BUCKET}"
+    folded = [fold_column(name, part) for name, part in shown_partials(view)]
+    return [start, *by, *counted(*COUNTED), *folded]
+
+
+def _numbered(
+    view: View, sources: Sequence[TableSource], selection: Selection, by: Sequence[str], within: str = ""
+) -> tuple[str, list[Any]]:
+    """The rows of a selection, each with the number of its session among those of the keys `by`."""
+    rows, parameters = _select(view, sources, replace(selection, after=None), ["_r.*"], within)
+    keys = f"PARTITION BY {', '.join(by)} " if by else ""
+    before = f"OVER ({keys}ORDER BY {FIRST_US} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    begins = f"CASE WHEN {FIRST_US} <= max({UNTIL_US}) {before} THEN 0 ELSE 1 END AS _begins"
+    # With RANGE, rows of the same time have the same number, whichever of them begins the session.
+    number = f"sum(_begins) OVER ({keys}ORDER BY {FIRST_US} RANGE UNBOUNDED PRECEDING) AS {SESSION}"
+    return f"SELECT *, {number} FROM (SELECT *, {begins} FROM ({rows}))", parameters
+
+
+def _ends(selection: Selection) -> list[str]:
+    """Conditions on the ends of sessions."""
+    after, last = selection.session_ends
+    conditions = [] if after is None else [f"{UNTIL_US} > {int(after) * 1000}"]
+    return conditions if last is None else [*conditions, f"{UNTIL_US} <= {int(last) * 1000}"]
+
+
+def sessions_with(view: View, sources: Sequence[TableSource]) -> tuple[str, list[Any]]:
+    """The sessions that hold the cells in CELLS; the key id follows the start."""
+    selection = Selection(by=(), sessions=True)
+    cells = f"(SELECT DISTINCT CAST({KEY_ID} AS UUID) AS _cell_key, {PANE} AS _cell_pane FROM {CELLS})"
+    rows, parameters = _numbered(view, sources, selection, [KEY_ID], f"SEMI JOIN {cells} ON _r.{KEY_ID} = _cell_key")
+    names = [f"any_value({duckdb_name(key.name)}) AS {duckdb_name(key.name)}" for key in view.keys]
+    columns = _session_columns(view, [f"CAST(_s.{KEY_ID} AS VARCHAR) AS {KEY_ID}", *names])
+    held = f"_s.{KEY_ID} = _cell_key AND {PANE} = _cell_pane"
+    query = (
+        f"SELECT {', '.join(columns)} FROM ({rows}) AS _s LEFT JOIN {cells} ON {held} "
+        f"GROUP BY _s.{KEY_ID}, {SESSION} HAVING count(_cell_key) > 0 ORDER BY {BUCKET}"
+    )
+    return query, parameters
+
+
+def sessions_near(view: View, sources: Sequence[TableSource], cells: str) -> str:
+    """The bounds of the sessions that the rows of `cells`, a table of partials, are part of or are about to join."""
+    near = f"(SELECT CAST({KEY_ID} AS UUID) AS _cell_key, {FIRST_US} AS _first, {UNTIL_US} AS _until FROM {cells})"
+    keys = f"SEMI JOIN {near} ON _r.{KEY_ID} = _cell_key"
+    rows, _ = _numbered(view, sources, Selection(by=(), sessions=True), [KEY_ID], keys)
+    bounds = f"min({FIRST_US}) AS {FIRST_US}, max({UNTIL_US}) AS {UNTIL_US}"
+    sessions = f"(SELECT {KEY_ID}, {bounds} FROM ({rows}) GROUP BY {KEY_ID}, {SESSION}) AS _s"
+    return (
+        f"SELECT _s.* FROM {sessions} "
+        f"SEMI JOIN {near} ON _s.{KEY_ID} = _cell_key AND {FIRST_US} <= _until AND _first <= {UNTIL_US}"
+    )
 
 
 def changed(view: View, sources: Sequence[TableSource], selection: Selection) -> tuple[str, list[Any]]:
@@ -152,6 +232,10 @@ def count_groups(
     query, parameters = _select(
         view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(duckdb_name, selection.by)]
     )
+    if selection.sessions:
+        sessions, of_sessions = _fold_sessions(view, sources, selection, ordered=False)
+        assert of_sessions[: len(parameters)] == parameters, "they begin with the same conditions"
+        return f"SELECT count(*) FROM ({query} LIMIT {most + 1})", f"SELECT count(*) FROM ({sessions})", of_sessions
     groups = ", ".join([BUCKET, *map(duckdb_name, selection.by)])
     return (
         f"SELECT count(*) FROM ({query} LIMIT {most + 1})",
@@ -263,7 +347,7 @@ def _conditions(view: View, selection: Selection, parameters: list[Any]) -> list
     if selection.where:
         by_id = _by_id(view, selection.where, parameters)
         conditions.append(by_id or _by_columns(selection.where, types, parameters))
-    if selection.after is not None:
+    if selection.after is not None and not selection.sessions:
         if selection.bucket_ms is not None:
             last = int(selection.after[0])
             conditions.append(f"{PANE} < {selection.end_of(last)}" if selection.newest_first else f"{PANE} >= {last}")

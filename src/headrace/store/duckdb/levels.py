@@ -30,7 +30,7 @@ class LevelPart:
 
 def levels_of(view: View) -> list[Level]:
     """The coarser tables of a view's batch tables, the finest first."""
-    pane_ms = view.window.pane_ms if view.window else 0
+    pane_ms = view.window.pane_ms if view.window and not view.has_sessions else 0
     return [(name, ms) for name, ms in LEVELS.items() if pane_ms and pane_ms < ms and ms % pane_ms == 0]
 
 

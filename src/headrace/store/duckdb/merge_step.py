@@ -71,29 +71,28 @@ def merge(
 ) -> None:
     """Merge partials of commits of a stream into a version's speed table.
 
-    Each of `notes` gets the name of a table with the cells that were merged, or None if there are none.
+    Each of `notes` gets the name of a table with the cells that are about to be merged, or None if there are none.
     """
     if version.view.has_own_time(stream):
         newest_us = later(version.base(stream).newest_us, own_newest(parts))
         run(connection, OWN_TIME, [newest_us, *version.id, stream])
-    source = None
+    source, writes = None, list[str]()
     view, table = version.view, speed_tables_of(version, stream)[-1]
     files = [str(part) for part in parts if not isinstance(part, pa.Table)]
     tables = [part for part in parts if isinstance(part, pa.Table) and len(part)]
     if files:
         stage, *writes = merge_many(view, table, "read_parquet($files)")
         run(connection, stage, {"files": files})
-        for write in writes:
-            run(connection, write)
         source = STAGED
     elif tables:
         rows = pa.concat_tables(tables)
         connection.register(ROWS, rows)
         few = merge_few(view, table, ROWS, once=len(tables) == 1)
-        for statement in [few] if len(rows) <= FEW_ROWS else merge_many(view, table, ROWS):
-            run(connection, statement)
+        writes = [few] if len(rows) <= FEW_ROWS else merge_many(view, table, ROWS)
         source = ROWS
     for note in notes:
         note(source)
+    for write in writes:
+        run(connection, write)
     if source == ROWS:
         connection.unregister(ROWS)

@@ -14,9 +14,17 @@ from headrace.duckdb_connections import run
 from headrace.engine.duckdb_terms import duckdb_name
 from headrace.errors import NotReadyError
 from headrace.lazy import pa
-from headrace.store.duckdb.change_log import read_cells, read_cells_again, read_followers, read_log, read_ticks
+from headrace.store.duckdb.change_log import (
+    read_cells,
+    read_cells_again,
+    read_followers,
+    read_log,
+    read_sessions,
+    read_ticks,
+)
 from headrace.store.duckdb.database import Database
 from headrace.store.duckdb.folds import (
+    CELLS,
     SPANS,
     TableSource,
     all_rows,
@@ -27,6 +35,7 @@ from headrace.store.duckdb.folds import (
     few,
     fold,
     nth_bucket,
+    sessions_with,
 )
 from headrace.store.duckdb.levels import PANES
 from headrace.store.duckdb.merge_functions import MERGES
@@ -235,6 +244,17 @@ class DuckSnapshot:
         finally:
             self.connection.unregister(SPANS)
 
+    def touched_sessions(self, version: Version, after: int, upto: int) -> list[tuple[str, int, int]]:
+        return read_sessions(self.connection, version, after, upto)
+
+    def sessions(self, version: Version, cells: pa.Table) -> list[tuple[Any, ...]]:
+        self._give_merges(version.view)
+        self.connection.register(CELLS, cells)
+        try:
+            return run(self.connection, *sessions_with(version.view, self._sources(version)))
+        finally:
+            self.connection.unregister(CELLS)
+
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
         sources = self._sources(version)
         selection = self._resolve(version, sources, selection)
@@ -286,11 +306,16 @@ class DuckSnapshot:
                 found=f"state {version.state}",
                 fix="retry when it is built; `headrace versions` shows the progress",
             )
-        batch = [TableSource(self._database.attach(t.file), batch=True) for t in version.batch]
-        # A cell of a view over a table may be without rows: it is not shown.
-        reading = "{}" if version.view.over is None or all_cells else f"(SELECT * FROM {{}} WHERE {EVENTS} > 0)"
-        speed = (reading.format(duckdb_name(table)) for table in speed_tables(version))
-        return batch + [TableSource(table, batch=False) for table in speed]
+        return table_sources(self._database, version, all_cells=all_cells)
+
+
+def table_sources(database: Database, version: Version, *, all_cells: bool = False) -> list[TableSource]:
+    """The tables of a version that is complete."""
+    batch = [TableSource(database.attach(table.file), batch=True) for table in version.batch]
+    # A cell of a view over a table may be without rows: it is not shown.
+    reading = "{}" if version.view.over is None or all_cells else f"(SELECT * FROM {{}} WHERE {EVENTS} > 0)"
+    speed = (reading.format(duckdb_name(table)) for table in speed_tables(version))
+    return batch + [TableSource(table, batch=False) for table in speed]
 
 
 def find_serving(versions: Iterable[Version], view: str) -> Version | None:

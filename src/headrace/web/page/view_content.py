@@ -52,6 +52,8 @@ class ContentReader:
             return self._read_all_time(view, question, selection)
         if view.newest_event is None:
             return self._read_while_catching_up(question, selection)
+        if view.sessions:
+            return self._read_sessions(view, question, selection)
         _, every_ms = view.window
         range_ = read_range(view.window, view.newest_event, selection)
         # HAVING is about rows; a chart shows all that happened.
@@ -79,6 +81,27 @@ class ContentReader:
         which = "first " if answer.next_cursor else ""
         what = f"the {which}{len(answer.values):,} rows{_of_range(selection)} by {' and '.join(shape)} of the view"
         return ViewContent(answer, answer.values, what, chart, "")
+
+    def _read_sessions(self, view: ViewStatus, question: Question, selection: PageSelection) -> ViewContent:
+        """Sessions, whose bounds differ from row to row: without a chart over time."""
+        assert view.newest_event is not None, "there are rows"
+        range_ = read_range((1, 1), view.newest_event, selection)
+        question = replace(range_, open=not selection.end).of(question)  # with sessions that are not over yet
+        if not selection.sort and (view.order_by or view.limit):
+            return self._in_own_order(view, replace(question, order_by=None), selection, None)
+        if selection.sort in ("", WINDOW, f"-{WINDOW}"):
+            newest_first = selection.sort != WINDOW
+            answer = self._ask(replace(question, limit=self._rows, newest_first=newest_first))
+            if answer.next_cursor is None:
+                what = _all(len(answer.values))
+            else:
+                what = f"the {'newest' if newest_first else 'oldest'} {len(answer.values):,} rows"
+            what += _of_range(selection)
+            return ViewContent(answer, answer.values, what, None, selection.sort or f"-{WINDOW}")
+        answer = self._ask(replace(question, limit=self._most, newest_first=True))
+        rows = sort_rows(answer, selection.sort)[: self._rows]
+        what = _which(replace(answer, next_cursor=None), len(rows), selection, whole=answer.next_cursor is None)
+        return ViewContent(answer, rows, what, None, selection.sort)
 
     def _read_all_time(self, view: ViewStatus, question: Question, selection: PageSelection) -> ViewContent:
         answer = self._ask(replace(question, limit=self._most))
