@@ -26,7 +26,7 @@ from .bench import Bench
 from .edits import edit_shape
 from .feed import Feed
 from .generate import BASE, make_shape
-from .reference import Event, Shape, corrections, differences
+from .reference import Event, Sessions, Shape, corrections, differences
 
 HOUR_MS = 3_600_000
 MOST_OUTPUTS = 5
@@ -114,7 +114,7 @@ class Case:
         commits = self.feed.commits[: version.bases[0].applied_to]
         rows, *counted = self._ask(version.view.name, asked)
         wrong = differences(shape, rows, _taken(shape, commits, among))
-        if shape.window is None or shape.window[0] == shape.window[1]:  # else an event is in several rows
+        if not shape.overlaps:
             wanted = [
                 len(_taken(shape, commits[: version.bases[0].horizon], among)),
                 len(_taken(shape, commits[version.bases[0].horizon :], among)),
@@ -165,7 +165,9 @@ class Case:
         if shape.keys and self.chance.random() < 0.3:
             kept = self.chance.sample(shape.keys, self.chance.randrange(len(shape.keys)))
             shape, asked["by"] = replace(shape, keys=tuple(kept)), [name for name, _ in kept]
-        if shape.window and self.chance.random() < 0.5:
+        if isinstance(shape.window, Sessions) and self.chance.random() < 0.2:
+            shape, asked["window"] = replace(shape, window=None), "all"
+        elif isinstance(shape.window, tuple) and self.chance.random() < 0.5:
             hours = self.chance.choice([1, 24])
             shape, asked["window"] = replace(shape, window=(hours * HOUR_MS, hours * HOUR_MS)), f"{hours}h"
             if hours == 1 and self.chance.random() < 0.5:
@@ -230,4 +232,6 @@ def _disagreements(
             if not column.aggregate.agrees(a[key][at:end], b[key][at:end]):
                 said.append(f"{key} {column.name}: {a[key][at:end]} against {b[key][at:end]}")
             at = end
+        if a[key][at:] != b[key][at:]:
+            said.append(f"{key}: bounds of sessions {a[key][at:]} against {b[key][at:]}")
     return said

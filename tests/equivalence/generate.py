@@ -16,7 +16,7 @@ from headrace.language.token_cursor import parse_type
 from headrace.types import BOOLEAN
 from tests.aggregates import argument_counts, parameters
 
-from .reference import Event, Output, Shape, Term
+from .reference import Event, Output, Sessions, Shape, Term
 
 STREAM = """CREATE STREAM events (
   id BIGINT NOT NULL, word STRING, small INT, big BIGINT, ratio DOUBLE, price DECIMAL(12,2), flag BOOLEAN, day DATE,
@@ -76,7 +76,10 @@ CONDITIONS = [
 ]
 KEYS = [term("word", "STRING"), term("flag", "BOOLEAN"), term("day", "DATE"), *EXPRESSIONS]
 USUAL_OUTPUTS = 16  # of a view: with all aggregates at once, Spark would spend minutes on its code
-WINDOWS = [None, (60_000, 60_000), (300_000, 60_000), (7_000, 3_000), (3_600_000, 3_600_000), (90_000, 60_000)]
+WINDOWS: list[tuple[int, int] | Sessions | None] = [
+    *(None, (60_000, 60_000), (300_000, 60_000), (7_000, 3_000), (3_600_000, 3_600_000), (90_000, 60_000)),
+    *(Sessions(7_000), Sessions(60_000), Sessions(20_000, 240_000)),
+]
 
 
 def _or(a: bool | None, b: bool | None) -> bool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from functools import reduce
 from types import MappingProxyType
@@ -46,14 +46,55 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Sessions:
+    """Windows of a key that end when no event comes for the gap; it is longer after an event with a true `flag`."""
+
+    gap_ms: int
+    flagged_ms: int | None = None
+
+    @property
+    def sql(self) -> str:
+        gap = f"'{self.gap_ms} milliseconds'"
+        if self.flagged_ms is not None:
+            gap = f"CASE WHEN flag THEN '{self.flagged_ms} milliseconds' ELSE {gap} END"
+        return f"session_window(at, {gap})"
+
+    def until(self, event: Event) -> datetime:
+        flagged = self.flagged_ms is not None and event["flag"] is True
+        ms = self.flagged_ms if flagged else self.gap_ms
+        return event["at"] + timedelta(milliseconds=ms)
+
+    def of(self, events: list[Event]) -> list[tuple[datetime, datetime, list[Event]]]:
+        """The start, the end and the events of each session, which keep their order."""
+        sessions: list[tuple[datetime, datetime, set[int]]] = []
+        for place, event in sorted(enumerate(events), key=lambda pair: pair[1]["at"]):
+            if sessions and event["at"] <= sessions[-1][1]:
+                start, end, members = sessions.pop()
+                sessions.append((start, max(end, self.until(event)), members | {place}))
+            else:
+                sessions.append((event["at"], self.until(event), {place}))
+        return [(start, end, [events[at] for at in sorted(members)]) for start, end, members in sessions]
+
+
+@dataclass(frozen=True)
 class Shape:
-    """A view: keys, window (size and slide in ms, or None), filter and outputs."""
+    """A view: keys, window (size and slide in ms, sessions, or None), filter and outputs."""
 
     name: str
     keys: tuple[tuple[str, Term], ...]
-    window: tuple[int, int] | None
+    window: tuple[int, int] | Sessions | None
     where: Term | None
     outputs: tuple[Output, ...]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether an event is in several rows."""
+        return isinstance(self.window, tuple) and self.window[0] > self.window[1]
+
+    @property
+    def pane_ms(self) -> int:
+        assert self.window is not None
+        return self.window.gap_ms if isinstance(self.window, Sessions) else math.gcd(*self.window)
 
     def takes(self, event: Event) -> bool:
         return self.where is None or self.where.of(event) is True
@@ -62,7 +103,9 @@ class Shape:
     def sql(self) -> str:
         selected = [f"{term.sql} AS {name}" for name, term in self.keys] + [output.sql for output in self.outputs]
         groups = [name for name, _ in self.keys]
-        if self.window:
+        if isinstance(self.window, Sessions):
+            groups.append(self.window.sql)
+        elif self.window:
             size, slide = (f"'{ms} milliseconds'" for ms in self.window)
             groups.append(f"window(at, {size})" if size == slide else f"window(at, {size}, {slide})")
         where = f" WHERE {self.where.sql}" if self.where else ""
@@ -78,11 +121,20 @@ def expected(shape: Shape, events: list[Event]) -> dict[tuple[Any, ...], dict[st
             keys = tuple(term.of(event) for _, term in shape.keys)
             for start in _windows(shape, event["at"]):
                 groups.setdefault((start, *keys), []).append(event)
+    if isinstance(shape.window, Sessions):
+        return {
+            (start, *keys): {
+                "window_end": (end, 0.0),
+                **{output.name: _column(output, members) for output in shape.outputs},
+            }
+            for (_, *keys), of_key in groups.items()
+            for start, end, members in shape.window.of(of_key)
+        }
     return {key: {output.name: _column(output, members) for output in shape.outputs} for key, members in groups.items()}
 
 
 def _windows(shape: Shape, at: datetime) -> list[datetime | None]:
-    if shape.window is None:
+    if shape.window is None or isinstance(shape.window, Sessions):
         return [None]
     size, slide = shape.window
     ms = math.floor(at.timestamp() * 1000 + 1e-6)
@@ -205,7 +257,7 @@ def corrections(
     """How many of a view's events arrived when their pane was settled by earlier commits."""
     if shape.window is None:
         return 0
-    pane_us, newest_us, count = math.gcd(*shape.window) * 1000, -math.inf, 0
+    pane_us, newest_us, count = shape.pane_ms * 1000, -math.inf, 0
     for number, events in enumerate(commits):
         times = {id(event): round(event["at"].timestamp() * 1e6) for event in events}
         for event in events:
