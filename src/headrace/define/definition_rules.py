@@ -111,11 +111,7 @@ def make_session(gap_ms: int, gap: Expression | None = None) -> Window:
     if gap_ms <= 0:
         raise DefinitionError("the gap of a session must be greater than 0", expected="at least 1 second")
     if gap_ms % SECOND_MS:
-        raise DefinitionError(
-            f"sessions with a gap of {format_duration(gap_ms)} need panes of {format_duration(gap_ms)}",
-            expected="panes of whole seconds",
-            fix="make the gap whole seconds",
-        )
+        raise DefinitionError("the gap of a session is a number of whole seconds", found=format_duration(gap_ms))
     return Window(gap_ms, gap_ms, session=True, gap=gap)
 
 

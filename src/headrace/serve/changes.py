@@ -245,7 +245,7 @@ class Evaluation:
         return log is not None and log.from_tick <= cursor.tick < log.to_tick == self.now.tick
 
     def _delta(self, cursor: ChangeCursor) -> ChangeBatch:
-        tick, rows, gone = self._touched(cursor)
+        tick, rows, removed = self._touched(cursor)
         if rows is None:
             return self._restart() if self.plan.has_sessions else self._page(self._all(deletes=True))
         cursor = replace(cursor, tick=tick)
@@ -253,15 +253,15 @@ class Evaluation:
         settling = self._between(cursor.settled_ms, settled_ms)
         if settled_ms is None or settling.windows is None or settling.empty:
             following = replace(cursor, settled_ms=settled_ms) if tick == self.now.tick else cursor
-            return self._batch(rows, following, deletes=True, removed=gone)
+            return self._batch(rows, following, deletes=True, removed=removed)
         if tick == self.now.tick:
             cursor = replace(cursor, after=ChangePage("settled", until_ms=settled_ms))
-        if not rows and not gone and cursor.after:
+        if not rows and not removed and cursor.after:
             return self._page(cursor)
-        return self._batch(rows, cursor, deletes=True, removed=gone, settling=settling.windows)
+        return self._batch(rows, cursor, deletes=True, removed=removed, settling=settling.windows)
 
     def _touched(self, cursor: ChangeCursor) -> tuple[int, list[Row] | None, list[Row]]:
-        """The rows that were touched since, up to a tick; None: too many of them. Then the sessions that are gone."""
+        """The rows that were touched since, up to a tick; None: too many of them. Then removed sessions."""
         if cursor.tick == self.now.tick or self._is_final:
             return self.now.tick, [], []
         overlap = self.plan.windows.overlap if self.plan.windows else 1

@@ -55,8 +55,8 @@ def partials_of(view: View) -> list[tuple[str, PartialColumn]]:
 
 def shown_partials(view: View) -> list[tuple[str, PartialColumn]]:
     """The partial columns of each output, in their order; then those of sessions."""
-    shown = [pair for column in view.columns for pair in partial_columns(column.aggregate)]
-    return shown + list(SESSION_COLUMNS if view.has_sessions else ())
+    columns = [pair for column in view.columns for pair in partial_columns(column.aggregate)]
+    return columns + list(SESSION_COLUMNS if view.has_sessions else ())
 
 
 def session_columns(window: Window | None, time_us: str) -> dict[str, str]:

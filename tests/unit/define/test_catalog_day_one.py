@@ -17,8 +17,9 @@ from headrace.language.source_text import each
 TESTS = Path(__file__).parents[2]
 SHARED = TESTS.parents[1] / "shared"  # further examples, where they are there
 DAY_TWO = sorted((SHARED / "day_two").glob("*.sql"))
-# Of the second day: these need sessions, joins of streams, patterns, or numbers of rows.
-LATER = [path for path in DAY_TWO if path.name[:2] not in ("04", "20", "29", "30")]
+# Of the second day: the others need views over views, joins of streams, patterns, or numbers of rows.
+NOW = ("01", "02", "03", "04", "05", "20", "29", "30")
+LATER = [path for path in DAY_TWO if path.name[:2] not in NOW]
 NOT_YET = re.compile(r"not available yet|CREATE VIEW|UNIQUE")
 MOST_MISTAKES = 9
 

@@ -253,6 +253,7 @@ def test_a_table_made_from_a_stream() -> None:
         ("SELECT CAST(place AS INT) AS p, count(*) AS n FROM lives GROUP BY 1", ('CAST',)),
         ("SELECT plce, count(*) AS n FROM lives GROUP BY plce", ('lives', 'plce')),
         ("SELECT i, count(*) AS n FROM (SELECT place AS i FROM lives) GROUP BY i", ('lives',)),
+        ("SELECT person, count(*) AS n FROM lives GROUP BY person, session_window(at, '1 hour')", ('lives',)),
         ("SELECT i, count(*) AS n FROM lives LATERAL VIEW explode(split(place, ' ')) t AS i GROUP BY i", ()),
     ],
 )  # fmt: skip

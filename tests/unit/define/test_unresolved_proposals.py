@@ -135,10 +135,6 @@ OTHERS = (
 )
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY host ORDER BY {}) AS rn FROM requests"
 LATER = [  # what is not available yet, and views over views: the error has what to write meanwhile
-    f"{VIEW}SELECT host, count(*) AS n FROM requests GROUP BY host, session_window(at, '30 minutes')",
-    f"{VIEW}SELECT host, count(*) AS n FROM requests GROUP BY host, session_window(at, CASE WHEN ok THEN '5 minutes' ELSE '1 hour' END)",
-    f"{VIEW}SELECT host, SESSION_START(at, INTERVAL '30' MINUTE) AS s, count(*) AS n FROM requests GROUP BY host, SESSION(at, INTERVAL '30' MINUTE)",
-    f"{VIEW}SELECT host, window_start, count(*) AS n FROM TABLE(SESSION(TABLE requests PARTITION BY host, DESCRIPTOR(at), INTERVAL '5' MINUTES)) GROUP BY host, window_start, window_end",
     "CREATE TABLE v AS SELECT host, COUNT(*) AS n FROM requests WINDOW SESSION (30 MINUTES, RETENTION 1 DAY) GROUP BY host EMIT CHANGES",
     "CREATE STREAM d AS SELECT r.host, p.ms FROM requests r JOIN replies p ON r.host = p.host AND p.at BETWEEN r.at AND r.at + INTERVAL 1 HOUR",
     "CREATE STREAM d AS SELECT requests.host, replies.ms FROM requests JOIN replies USING (host)",
@@ -221,7 +217,6 @@ OTHER_SYSTEMS += [
     f"{VIEW}SELECT session_window(at, CASE WHEN ok THEN '5 minutes' ELSE '1 hour' END) AS s, count(*) AS n FROM requests GROUP BY 1",
     f"{VIEW}SELECT session_window(at, '5 minutes') AS s, host, path, count(*) AS n FROM requests GROUP BY 1, 2, 3",
     f"{VIEW}SELECT session_window(at, '5 minutes') AS `my s`, count(*) AS n FROM requests GROUP BY session_window(at, '5 minutes')",
-    f"{VIEW}SELECT session_window(at, '5 minutes').start AS s, count(*) AS n FROM requests GROUP BY session_window(at, '5 minutes')",
     f"{VIEW}SELECT s.start, s.end AS until, host, count(*) AS n FROM requests GROUP BY session_window(at, '5 minutes') AS s, host",
     f"{VIEW}SELECT host, window(at, '5 minutes') AS w, count(*) AS n FROM requests GROUP BY host, w",
     f"{VIEW}SELECT window(at, '5 minutes') AS w, host, count(*) AS n FROM requests GROUP BY 1, 2",
@@ -443,13 +438,13 @@ def test_a_proposal_that_leads_back_to_the_statement_is_none() -> None:
 def test_sessions_of_over_are_refused_as_such(created: str) -> None:
     call = "first_value(at) OVER (PARTITION BY host ORDER BY at SESSION WITH GAP INTERVAL '5 minutes')"
     (mistake,) = mistakes_of(f"{STREAM}CREATE {created} v AS SELECT host, {call} AS s FROM requests")
-    wording.check(mistake.message, "session_window(…)", "SESSION")
+    wording.check(mistake, "session_window")
     assert "'5 minutes')" in str(mistake)
 
 
 def test_a_session_without_arguments_is_refused_as_such() -> None:
     (mistake, *_) = mistakes_of(f"{STREAM}{VIEW}SELECT session_window() AS s, count(*) AS n FROM requests GROUP BY s")
-    wording.check(mistake.message, "session_window(…)", "SESSION")
+    wording.check(mistake.message, "session_window")
 
 
 def test_the_latest_row_is_chosen_without_naming_a_field() -> None:
