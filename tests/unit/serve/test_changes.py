@@ -28,6 +28,8 @@ WINDOWS = (
     "date_trunc('hour', at)",
     "date_trunc('day', at)",
     None,
+    "session_window(at, '1 minute')",
+    "session_window(at, '7 minutes')",
 )
 SHAPES = ("", "HAVING count(*) > 2", "HAVING sum(b) % 2 = 0", "ORDER BY n DESC", "HAVING n > 1 ORDER BY n DESC LIMIT 3")
 KEYS = ("a", "b", None, "é")
@@ -51,7 +53,7 @@ class Reader:
         if batch.restarted:
             self.rows.clear()
         for change in batch.changes:
-            place = (change.row["k0"], change.row["window_start"], change.row["window_end"])
+            place = tuple(change.row[name] for name in batch.keys)
             assert (change.version, change.commit) == (batch.version, batch.commit)
             if change.op == "upsert":
                 self.rows[place] = dict(change.row)

@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.define.catalog import parse
 from headrace.define.model import View
+from headrace.define.outgoing_rules import row_keys
 from headrace.serve.evaluate import answer
 from headrace.serve.freshness import up_to_date
 from headrace.serve.question import Question
@@ -127,7 +128,7 @@ class Workbench:
         cursor = None
         while True:
             page = answer(self.store, Question.of("v", cursor=cursor, **question), up_to_date, NOW)
-            found |= {(r["k0"], r["window_start"], r["window_end"]): r for r in page.rows()}
+            found |= {tuple(row[name] for name in row_keys(self.serving().view)): row for row in page.rows()}
             cursor = page.next_cursor
             if cursor is None:
                 return found

@@ -16,7 +16,7 @@ from headrace.aggregate import INTERNAL, REGISTRY, Aggregate
 from headrace.define.model import Column, Key, View, Window
 from headrace.language.terms import Expression
 from headrace.store.key_ids import key_id_of
-from headrace.store.partial_columns import CORRECTIONS, EVENTS, KEY_ID, PANE, partial_columns
+from headrace.store.partial_columns import CORRECTIONS, EVENTS, FIRST_US, KEY_ID, PANE, UNTIL_US, partial_columns
 from headrace.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Type, decimal
 from tests.aggregates import every_aggregate
 
@@ -98,6 +98,17 @@ def partials(view: View, events: Iterable[Event]) -> dict[tuple[tuple[Any, ...],
     return groups
 
 
+def _times(view: View, events: Iterable[Event]) -> dict[tuple[str, int], tuple[int, int]]:
+    """(keys, pane) -> the first and the last time, in the order of `partials`."""
+    times: dict[tuple[str, int], tuple[int, int]] = {}
+    for event in events:
+        assert view.window is not None
+        place = (repr(event.keys), event.at_ms // view.window.pane_ms)
+        first, last = times.get(place, (event.at_ms, event.at_ms))
+        times[place] = min(first, event.at_ms), max(last, event.at_ms)
+    return times
+
+
 def _key_id(view: View, keys: tuple[Any, ...]) -> str:
     named = {key.name: value for key, value in zip(view.keys, keys, strict=True)}
     return key_id_of(view, named) or hashlib.md5(repr(keys).encode()).hexdigest()
@@ -113,6 +124,11 @@ def write_partials(path: Path, view: View, events: Iterable[Event]) -> str:
         table[key.name] = pa.array([g[0][i] for g in groups], arrow_type(key.expression.type))
     table[EVENTS] = pa.array([g[2] for g in groups], pa.int64())
     table[CORRECTIONS] = pa.array([g[3] for g in groups], pa.int64())
+    if view.has_sessions:
+        assert view.window is not None
+        firsts, lasts = zip(*_times(view, events).values(), strict=True)
+        table[FIRST_US] = pa.array([first * 1000 for first in firsts], pa.int64())
+        table[UNTIL_US] = pa.array([(last + view.window.size_ms) * 1000 for last in lasts], pa.int64())
     for i, column in enumerate(view.columns):
         for j, (name, part) in enumerate(partial_columns(column.aggregate)):
             table[name] = pa.array([g[4 + i][j] for g in groups], arrow_type(part.type))

@@ -227,21 +227,17 @@ def few(view: View, sources: Sequence[TableSource], selection: Selection, most: 
 
 def count_groups(
     view: View, sources: Sequence[TableSource], selection: Selection, most: int
-) -> tuple[str, str, list[Any]]:
-    """A query that counts the selected rows, up to `most` + 1, one that counts the rows of their fold; parameters."""
+) -> tuple[tuple[str, list[Any]], tuple[str, list[Any]]]:
+    """A query that counts the selected rows, up to `most` + 1, and one that counts the rows of their fold."""
     query, parameters = _select(
         view, sources, selection, [f"{_bucket(selection)} AS {BUCKET}", *map(duckdb_name, selection.by)]
     )
+    rows = f"SELECT count(*) FROM ({query} LIMIT {most + 1})", parameters
     if selection.sessions:
         sessions, of_sessions = _fold_sessions(view, sources, selection, ordered=False)
-        assert of_sessions[: len(parameters)] == parameters, "they begin with the same conditions"
-        return f"SELECT count(*) FROM ({query} LIMIT {most + 1})", f"SELECT count(*) FROM ({sessions})", of_sessions
+        return rows, (f"SELECT count(*) FROM ({sessions})", of_sessions)
     groups = ", ".join([BUCKET, *map(duckdb_name, selection.by)])
-    return (
-        f"SELECT count(*) FROM ({query} LIMIT {most + 1})",
-        f"SELECT count(*) FROM (SELECT DISTINCT {groups} FROM ({query}))",
-        parameters,
-    )
+    return rows, (f"SELECT count(*) FROM (SELECT DISTINCT {groups} FROM ({query}))", parameters)
 
 
 def nth_bucket(view: View, sources: Sequence[TableSource], selection: Selection, n: int) -> tuple[str, list[Any]]:

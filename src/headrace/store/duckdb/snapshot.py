@@ -258,10 +258,10 @@ class DuckSnapshot:
     def count_groups(self, version: Version, selection: Selection, most: int) -> int | None:
         sources = self._sources(version)
         selection = self._resolve(version, sources, selection)
-        rows, groups, parameters = count_groups(version.view, sources, selection, most)
-        if run(self.connection, rows, parameters)[0][0] > most:
+        rows, groups = count_groups(version.view, sources, selection, most)
+        if run(self.connection, *rows)[0][0] > most:
             return None
-        return int(run(self.connection, groups, parameters)[0][0])
+        return int(run(self.connection, *groups)[0][0])
 
     def _reading(
         self, version: Version, selection: Selection, *, all_cells: bool = False
