@@ -126,9 +126,9 @@ def write_partials(path: Path, view: View, events: Iterable[Event]) -> str:
     table[CORRECTIONS] = pa.array([g[3] for g in groups], pa.int64())
     if view.has_sessions:
         assert view.window is not None
-        firsts, lasts = zip(*_times(view, events).values(), strict=True)
-        table[FIRST_US] = pa.array([first * 1000 for first in firsts], pa.int64())
-        table[UNTIL_US] = pa.array([(last + view.window.size_ms) * 1000 for last in lasts], pa.int64())
+        times = _times(view, events).values()
+        table[FIRST_US] = pa.array([first * 1000 for first, _ in times], pa.int64())
+        table[UNTIL_US] = pa.array([(last + view.window.size_ms) * 1000 for _, last in times], pa.int64())
     for i, column in enumerate(view.columns):
         for j, (name, part) in enumerate(partial_columns(column.aggregate)):
             table[name] = pa.array([g[4 + i][j] for g in groups], arrow_type(part.type))
