@@ -82,6 +82,7 @@ class Java:
             self._nursery.stdin.flush()
             while (message := self._hear())[0] != "started":
                 self._ended[int(message[1])] = int(message[2])
+        self._ended.pop(int(message[1]), None)  # of an earlier child with this id
         return int(message[1])
 
     def code(self, child: int) -> int | None:

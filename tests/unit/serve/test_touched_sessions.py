@@ -88,6 +88,18 @@ def test_an_event_at_the_end_of_a_session_does_not_settle_it() -> None:
         assert changes(reader) == [("upsert", "a", 10, 1)]
 
 
+def test_a_session_that_is_touched_again_is_given_once() -> None:
+    """Also by a reader that takes one step at a time."""
+    with bench(patience_ms=60 * MINUTE) as view:
+        view.start(VIEW)
+        commit(view, 10, 14, 18)
+        reader = Reader(view.store, limit=1)
+        assert len(changes(reader)) == 3
+        for minute in (10.5, 16, 12):
+            commit(view, minute)
+        assert changes(reader) == [("delete", "a", 14, None), ("delete", "a", 18, None), ("upsert", "a", 10, 6)]
+
+
 @pytest.mark.parametrize("on_close", [False, True])
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
