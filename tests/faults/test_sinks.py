@@ -21,13 +21,18 @@ from .clicks import Clicks
 
 POINTS = ("sink.before_commit", "sink.after_commit", "sink.before_progress", "sink.after_progress")
 SINKS = """
+CREATE STREAM unordered (WATERMARK FOR t AS t - INTERVAL 1 HOUR) AS
+SELECT who, weight, timestamp_seconds(1775037600 + id * 37 % 1800) AS t FROM clicks;
+CREATE MATERIALIZED VIEW calls AS
+SELECT who, count(*) AS n, sum(weight) AS weight FROM unordered GROUP BY who, session_window(t, '30 seconds');
 CREATE SINK events FROM clicks WITH (connector = 'files', path = 'events', format = 'json', batch.rows = 30);
 CREATE SINK minutes FROM per_minute
   WITH (connector = 'files', path = 'minutes', format = 'json', partition.by = 'date');
 CREATE SINK hook FROM clicks WITH (connector = 'http', url = '{url}', batch.rows = 30);
 CREATE SINK rows FROM per_minute WITH (connector = 'http', url = '{rows}');
+CREATE SINK calls_as_files FROM calls WITH (connector = 'files', path = 'calls', format = 'json');
 """
-NAMES = {"events", "minutes", "hook", "rows"}
+NAMES = {"events", "minutes", "hook", "rows", "calls_as_files"}
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -60,14 +65,20 @@ def check(server: UpServer, workspace: Path, clicks: Clicks, receiver: Receiver,
     clicks.check(server)
     wait_until(lambda: is_caught_up(server), 180, lambda: server.get("/v1/sinks"))
     expected = Counter(event["id"] for event in clicks.acknowledged)
-    view = {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows("per_minute")}
+    view, calls = (
+        {(row["window_start"], row["who"]): (row["n"], row["weight"]) for row in server.rows(name)}
+        for name in ("per_minute", "calls")
+    )
 
     def all_there() -> bool:
         ids = Counter(row["id"] for row in read(workspace / "events"))
         sent = Counter({(row["_commit"], row["_position"]): row["id"] for row in receiver.rows}.values())
-        return (ids, sent) == (expected, expected) and newest(read(workspace / "minutes")) == view == newest(rows.rows)
+        minutes, sessions = (newest(read(workspace / name)) for name in ("minutes", "calls"))
+        return (ids, sent, sessions) == (expected, expected, calls) and minutes == view == newest(rows.rows)
 
     wait_until(all_there, 180, lambda: server.get("/v1/sinks"))
+    deleted = [row for row in read(workspace / "calls") if row["_op"] == "delete"]
+    assert deleted, "sessions were merged"
 
 
 @pytest.mark.timeout(900)

@@ -19,6 +19,9 @@ CREATE MATERIALIZED VIEW statuses AS
 SELECT status, count(*) AS hits, count(bytes) AS sized, sum(bytes) AS bytes FROM access GROUP BY status;
 CREATE MATERIALIZED VIEW people AS
 SELECT approx_count_distinct(ip) AS ips, min(at) AS first_at, max(at) AS last_at FROM access;
+CREATE MATERIALIZED VIEW stays AS
+SELECT ip, count(*) AS hits, sum(bytes) AS bytes, first(path) AS entry
+FROM access GROUP BY ip, session_window(at, '10 minutes');
 CREATE MATERIALIZED VIEW hourly AS
 SELECT approx_count_distinct(ip) AS ips, count(*) AS hits, count(*) FILTER (WHERE status >= 400) AS errors
 FROM access GROUP BY window(at, '1 hour');
@@ -64,6 +67,9 @@ CREATE STREAM impulse (`timestamp` TIMESTAMP NOT NULL, counter BIGINT, WATERMARK
 CREATE MATERIALIZED VIEW sliding_window_end AS
 SELECT window_start AS start, window_end AS `end`, count(*) AS count, max(counter) AS max, min(counter) AS min
 FROM impulse GROUP BY window(`timestamp`, '10 seconds', '2 seconds');
+CREATE MATERIALIZED VIEW session_window AS
+SELECT CASE WHEN counter % 10 = 0 THEN 0 ELSE counter END AS user_id, count(*) AS `rows`
+FROM impulse GROUP BY 1, session_window(`timestamp`, '20 seconds');
 CREATE MATERIALIZED VIEW grouped_aggregates AS
 SELECT counter % 5 AS counter_mod, count(*) AS count, avg(counter) AS avg, max(counter) AS max, min(counter) AS min,
        sum(counter) AS sum

@@ -3,7 +3,8 @@
 import json
 import time
 from collections import Counter, defaultdict
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,26 @@ def test_unique_visitors_of_each_hour(events, reader):
     assert [served[start]["ips"] for start in sorted(served)[:3]] == [22, 31, 38]
     busiest = max(served.values(), key=lambda row: row["ips"])
     assert (busiest["ips"], busiest["window_start"]) == (59, "2015-05-19T04:00:00Z")
+
+
+def test_sessions_of_each_visitor(events, reader):
+    """Nearly all lines are late, by up to a minute: sessions are those of the times in order."""
+    gap = timedelta(minutes=10)
+    stays: dict[tuple[str, datetime], list[Any]] = {}
+    last: dict[str, tuple[datetime, datetime]] = {}  # by address: the start of the session, and the last time
+    for event in sorted(events, key=lambda event: event["at"]):
+        at, ip = datetime.fromisoformat(event["at"]), event["ip"]
+        start, before = last.get(ip, (at, at))
+        start = at if at > before + gap else start
+        last[ip] = start, at
+        stays.setdefault((ip, start), []).append(event)
+    served = {(row["ip"], datetime.fromisoformat(row["window_start"])): row for row in reader.all_rows("stays")}
+    assert served.keys() == stays.keys()
+    for place, members in stays.items():
+        row = served[place]
+        assert row["hits"] == len(members)
+        assert (row["bytes"] or 0) == sum(event["bytes"] or 0 for event in members)
+        assert datetime.fromisoformat(row["window_end"]) == datetime.fromisoformat(members[-1]["at"]) + gap
 
 
 def test_days_are_composed_from_hours(events, reader):

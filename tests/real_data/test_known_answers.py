@@ -52,6 +52,20 @@ def test_sliding_window_end(arroyo, data, reader):
     assert sorted(map(repr, served)) == sorted(map(repr, expected))
 
 
+def test_session_window(arroyo, data, reader):
+    rows = reader.all_rows("session_window")
+    served = [(row["user_id"], time_of(row["window_start"]), time_of(row["window_end"]), row["rows"]) for row in rows]
+    expected = golden(data, "session_window")
+    assert len(expected) == 91
+    assert sorted(served) == sorted(
+        (row["user_id"], time_of(row["start"]), time_of(row["end"]), row["rows"]) for row in expected
+    )
+
+
+def time_of(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
 def test_grouped_aggregates(arroyo, data, reader):
     served = {row["counter_mod"]: row for row in reader.all_rows("grouped_aggregates")}
     expected = {change["after"]["counter_mod"]: change["after"] for change in golden(data, "grouped_aggregates")}
