@@ -30,6 +30,8 @@ CREATE MATERIALIZED VIEW busiest_ever AS
 SELECT page, sum(bytes) AS bytes FROM visits GROUP BY page ORDER BY bytes LIMIT 2;
 CREATE MATERIALIZED VIEW sampled AS
 SELECT page, count(*) AS hits FROM visits TABLESAMPLE (50 PERCENT) GROUP BY page, window(at, '1 minute');
+CREATE MATERIALIZED VIEW stays AS
+SELECT page, count(*) AS hits FROM visits GROUP BY page, session_window(at, '2 minutes');
 CREATE MATERIALIZED VIEW {WIDE_NAME} AS SELECT count(*) AS n FROM visits GROUP BY window(at, '1 minute');
 CREATE VIEW several_lines AS
 SELECT page,
@@ -309,7 +311,7 @@ def shop(folder: Path, headrace: Callable[..., Ran], serve: Callable[..., Served
     assert applied.code == 0, applied.err
     served = serve(folder)
     visits = [visit_of("/home", 9), visit_of("/cart", 1, size=7), visit_of("/cart", 1), visit_of("/help", 3, size=900)]
-    for view in ("busiest", "busiest_ever", "sampled"):
+    for view in ("busiest", "busiest_ever", "sampled", "stays"):
         fill(served.runtime, tmp_path, view, visits)
     return served
 
@@ -322,6 +324,19 @@ def test_a_page_has_the_rows_in_the_order_of_the_view(shop: Served) -> None:
     assert (column(ever.text, 0), column(ever.text, 1)) == (["/home", "/cart"], ["100", "107"])
     assert len(column(shop.http.get("/views/busiest?sort=page").text, 1)) == 3, "who sorts sees all"
     assert len(column(shop.http.get("/").text, 1)) == 2, "on the first page, too"
+
+
+def test_a_page_of_sessions_has_their_rows_and_no_chart(shop: Served) -> None:
+    page = shop.http.get("/views/stays")
+    assert (column(page.text, 1), column(page.text, 2)) == (["/home", "/help", "/cart"], ["1", "1", "2"])
+    assert "12:01</time> – 12:03" in page.text
+    assert "Shown: all 3 rows" in read(page)
+    assert not re.findall(r'id="chart"|name="column"|/explain', page.text)
+    assert column(shop.http.get("/views/stays?sort=window_start").text, 1) == ["/cart", "/help", "/home"]
+    assert column(shop.http.get("/views/stays?sort=-hits").text, 1)[0] == "/cart"
+    ranged = shop.http.get("/views/stays?start=2026-03-01T12:03:30&end=2026-03-01T12:06")
+    assert column(ranged.text, 1) == ["/help"]
+    assert "Shown: the only row of the range" in read(ranged)
 
 
 def test_a_page_shows_the_bounds_of_a_sample(shop: Served) -> None:

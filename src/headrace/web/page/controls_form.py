@@ -50,6 +50,8 @@ def _range(view: ViewStatus, selection: PageSelection) -> Iterable[Html]:
 
 
 def _chart(view: ViewStatus, selection: PageSelection) -> Iterable[Html]:
+    if view.sessions:
+        return
     numbers = numeric_columns(view)
     if len(numbers) > 1:
         yield _choice("column", "chart", selection.column or numbers[0], {name: name for name in numbers})
