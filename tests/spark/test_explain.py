@@ -43,6 +43,7 @@ VIEWS = [
     avg(seconds) AS seconds, count(tags) AS tagged FROM visits WHERE status <> 304 GROUP BY page, window(at, '1 minute')
     """,
     "CREATE VIEW hops AS SELECT count(*) AS hits FROM visits GROUP BY window(at, '10 minutes', '5 minutes')",
+    "CREATE VIEW stays AS SELECT page, count(*) AS hits FROM visits GROUP BY page, session_window(at, '1 minute')",
     "CREATE VIEW ever AS SELECT page, country, sum(status) AS s FROM visits GROUP BY page, country",
 ]
 
@@ -153,6 +154,21 @@ def test_windows_overlap_and_are_composed(shop: Shop) -> None:
         assert (f"{explanation.window_start:%H:%M}", explanation.found) == (start, count), at
 
 
+def test_the_events_of_a_session(shop: Shop) -> None:
+    for at in ("2026-03-01T12:00:10Z", "2026-03-01T12:01:59Z"):
+        explanation = shop.explain("stays", {"page": "/home"}, at)
+        assert explanation.window_start is not None
+        assert explanation.window_end is not None
+        assert (f"{explanation.window_start:%H:%M:%S}", f"{explanation.window_end:%H:%M:%S}") == (
+            "12:00:10",
+            "12:02:00",
+        )
+        assert (explanation.found, explanation.found_in_view, explanation.agrees) == (7, 6, True)
+        assert [row["hits"] for row in explanation.cell.rows()] == [6]
+    newest = shop.explain("stays", {"page": "/cart"}, "now")
+    assert (newest.found, newest.agrees) == (1, True)
+
+
 def test_null_and_several_keys_without_window(shop: Shop) -> None:
     assert shop.explain("traffic", {"page": None}, "2026-03-01T12:02:00Z").found == 1
     explanation = shop.explain("ever", {"page": "/home", "country": "de"})
@@ -177,6 +193,8 @@ def test_a_cell_without_events_names_the_nearest(shop: Shop) -> None:
         ("traffic", {"page": "/home"}, None, QuestionError, ["traffic"]),
         ("ever", {"page": "/home", "country": "de"}, "2026-03-01", QuestionError, ["ever", "at"]),
         ("traffic", {"page": "/home"}, "1969-12-31", QuestionError, ["1969-12-31T00:00:00Z"]),
+        ("stays", {"page": "/home"}, "2026-03-01T12:02:00Z", QuestionError, ["stays", "2026-03-01T12:02:00Z"]),
+        ("stays", {"page": "/home"}, "2026-03-01T12:00:09.999Z", QuestionError, ["window_start"]),
         ("traffic", {"page": "/home"}, "yesterday", QuestionError, ["at", "yesterday"]),
         ("traffi", {"page": "/home"}, "2026-03-01", NotFoundError, ["traffi", "traffic"]),
     ],

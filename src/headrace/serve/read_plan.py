@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from headrace.aggregate import Value
 from headrace.define.model import View, Window
 from headrace.define.outputs import outputs_of
 from headrace.errors import QuestionError, did_you_mean
+from headrace.format import EPOCH
 from headrace.language.calendar import UTC_NAME, Calendar
 from headrace.language.durations import DAY_MS, format_duration
 from headrace.serve.explanation import CellQuestion
@@ -20,6 +22,7 @@ from headrace.serve.question import SETTLED_ONLY, Question
 from headrace.serve.question_times import LAST_MS, Bound, iso_ms
 from headrace.serve.windows import Windows
 from headrace.store.selection import Selection
+from headrace.store.store_contract import Snapshot
 from headrace.store.version import Version
 from headrace.types import Type
 
@@ -273,10 +276,21 @@ class Cell:
     windows: Windows | None
     start_ms: int | None
     end_ms: int | None
+    session_us: tuple[int, int] | None = None  # the exact bounds of a session; its events are within the others
+
+    @property
+    def bounds(self) -> tuple[datetime | None, datetime | None]:
+        """The start and the end of its window."""
+        times_us = self.session_us or (None if ms is None else ms * 1000 for ms in (self.start_ms, self.end_ms))
+        start, end = (None if us is None else EPOCH + timedelta(microseconds=us) for us in times_us)
+        return start, end
 
     def question(self, view: str) -> Question:
         """The question whose answer is this cell alone."""
         where = (self.key,) if self.key else ()
+        if self.session_us is not None:  # sessions are asked for by their ends
+            end_ms = -(-self.session_us[1] // 1000)
+            return Question(view, where, start=Bound(end_ms - 1), end=Bound(end_ms), having="")
         if self.start_ms is None or self.end_ms is None:
             return Question(view, where, having="")  # a row that HAVING leaves out is explained all the same
         size_ms = self.end_ms - self.start_ms
@@ -286,17 +300,12 @@ class Cell:
     def window_at(self, ms: int) -> tuple[int, int] | None:
         """The last window that contains this time; None if there is none."""
         assert self.windows is not None, "a view without window has no times"
-        return self.windows.at(ms)
+        return None if self.windows.session else self.windows.at(ms)
 
 
-def find_cell(question: CellQuestion, version: Version) -> Cell:
+def find_cell(question: CellQuestion, snapshot: Snapshot, version: Version) -> Cell:
     """The cell of a question; raises QuestionError if the view has no such cell."""
     view = version.view
-    if view.has_sessions:
-        raise QuestionError(
-            f"view '{view.name}' has sessions, whose events cannot be listed yet",
-            fix='select the events of the key from the log: headrace sql --events "SELECT … FROM the stream WHERE …"',
-        )
     row_question = Question(
         question.view,
         (question.key,) if question.key else (),
@@ -323,6 +332,8 @@ def find_cell(question: CellQuestion, version: Version) -> Cell:
         return Cell(key, None, None, None)
     cell = Cell(key, read_plan.windows, None, None)
     ms = _at_ms(question, version)
+    if read_plan.has_sessions:
+        return _find_session(cell, snapshot, version, read_plan, ms)
     window = cell.window_at(ms)
     if window is None:
         next_ms = (ms // read_plan.windows.every_ms + 1) * read_plan.windows.every_ms
@@ -341,6 +352,22 @@ def find_cell(question: CellQuestion, version: Version) -> Cell:
     return Cell(key, read_plan.windows, *window)
 
 
+def _find_session(cell: Cell, snapshot: Snapshot, version: Version, read_plan: ReadPlan, ms: int) -> Cell:
+    """The session of a key that contains a time."""
+    assert read_plan.windows is not None, "sessions are windows"
+    ending_later = replace(read_plan, windows=replace(read_plan.windows, start_ms=ms))
+    rows = [] if read_plan.empty else snapshot.rows(version, ending_later.selection(1))
+    if not rows or rows[0][0] > ms:
+        raise QuestionError(
+            f"no session of view '{version.view.name}' with this key contains that time",
+            found=iso_ms(ms),
+            fix="a query for the key lists its sessions; give the window_start of one of them",
+        )
+    first_us, until_us = rows[0][-2:]
+    # No other event of the key is between the last one of the session and its end.
+    return replace(cell, start_ms=first_us // 1000, end_ms=until_us // 1000, session_us=(first_us, until_us))
+
+
 def _at_ms(question: CellQuestion, version: Version) -> int:
     window = version.view.window
     assert window is not None, "only for a view with windows"
@@ -357,5 +384,6 @@ def _at_ms(question: CellQuestion, version: Version) -> int:
         return question.at.ms
     if version.newest_us is None:
         raise QuestionError(f"view '{question.view}' has no event yet to count from", expected="a time in ISO 8601")
-    newest_end = (version.newest_us // (1000 * window.pane_ms) + 1) * window.pane_ms
+    pane = 1 if window.session else window.pane_ms
+    newest_end = (version.newest_us // (1000 * pane) + 1) * pane
     return max(0, newest_end + min(question.at.ms, -1))  # 'now' is the end of the newest pane, and means that pane

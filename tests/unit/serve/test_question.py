@@ -369,11 +369,12 @@ def test_bounds_at_the_first_and_last_year(store: DuckStore, window: str) -> Non
 def test_a_cell_whose_window_would_end_after_all_years_is_refused(store: DuckStore) -> None:
     with store.snapshot() as snapshot:
         version = snapshot.serving("pages")
-    assert version is not None
-    late = CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:59:59.999999Z")
-    with wording.raises(QuestionError, 9999):
-        find_cell(late, version)
-    assert find_cell(CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:58:59Z"), version).end_ms is not None
+        assert version is not None
+        late = CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:59:59.999999Z")
+        with wording.raises(QuestionError, 9999):
+            find_cell(late, snapshot, version)
+        before = CellQuestion.of("pages", key={"k0": "/a"}, at="9999-12-31T23:58:59Z")
+        assert find_cell(before, snapshot, version).end_ms is not None
 
 
 def test_a_key_that_no_year_of_utc_holds_is_refused(store: DuckStore) -> None:

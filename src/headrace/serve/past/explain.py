@@ -95,8 +95,8 @@ class Explainer:
         return Explanation(
             cell=answer,
             key=cell.key,
-            window_start=None if cell.start_ms is None else EPOCH + cell.start_ms * MS,
-            window_end=None if cell.end_ms is None else EPOCH + cell.end_ms * MS,
+            window_start=cell.bounds[0],
+            window_end=cell.bounds[1],
             found=counts.events,
             found_in_view=counts.in_view,
             late=counts.late,

@@ -166,12 +166,12 @@ class LakeQuestions:
                     f"view '{question.view}' is made of the rows of table '{version.view.over.table}', not of events",
                     fix=f"explain a row of the table: `headrace explain {shell(version.view.over.table)}`",
                 )
-            find_cell(question, version)  # an invalid question does not wait for Spark
+            find_cell(question, snapshot, version)  # an invalid question does not wait for Spark
         with self._turn(job or Job()) as job:
             spark = self._spark()
             with self._limit(), self._store.snapshot() as snapshot:
                 version = find_serving(snapshot, question.view)
-                cell = find_cell(question, version)
+                cell = find_cell(question, snapshot, version)
                 now = datetime.now(UTC)
                 cell_answer = answer_from(snapshot, version, cell.question(question.view), self._freshness, now)
             _refuse_quarantined(version)

@@ -226,7 +226,7 @@ def rows_table(view: ViewStatus, content: ViewContent, selection: PageSelection 
             *heads,
             _head("settled", content, selection, title="state"),
         ]
-    heads += [TableColumn("events")] if selection and not view.sessions else []
+    heads += [TableColumn("events")] if selection else []
     by_window = content.sort.removeprefix("-") == WINDOW  # else each row has its own window
     rows = []
     before: tuple[Any, ...] = (None, None)
@@ -249,7 +249,7 @@ def rows_table(view: ViewStatus, content: ViewContent, selection: PageSelection 
             before = (start, end) if by_window else (None, None)
             settled = tag("span", "settled", class_="quiet") if row[-1] else tag("span", "provisional", class_="warn")
             cells = [None, *cells, None] if same else [window(start, end, dated=dated), *cells, settled]
-        if selection and not view.sessions:
+        if selection:
             key = dict(zip(view.keys, row, strict=False))
             path = explain_path(view_path(view.name), key, row[keys] if timed else None)
             cells.append(tag("a", "explain", href=path))
