@@ -42,7 +42,6 @@ def make_alert(
             expected="a materialized view",
             fix="make a view that counts the events, or write ON STREAM … WHEN NO EVENTS FOR INTERVAL …",
         )
-    _refuse_sessions(name, view)
     if on_close and view.over is not None:
         raise DefinitionError(
             f"alert '{name}': the view '{view.name}' is over a table, whose rows may always change: no window closes",
@@ -69,8 +68,12 @@ def make_absence(name: str, source: Stream | View, absent_ms: int, options: Opti
             found=format_duration(absent_ms),
             expected="at least 1 second",
         )
-    if isinstance(source, View):
-        _refuse_sessions(name, source)
+    if isinstance(source, View) and source.has_sessions:
+        raise DefinitionError(
+            f"alert '{name}': the view '{source.name}' has sessions, each of which ends when no events come",
+            expected="a view with windows of a fixed size",
+            fix=f"declare one with window(…) in GROUP BY, or write ON STREAM {source.streams[0]}",
+        )
     if isinstance(source, View) and source.window is None:
         raise DefinitionError(
             f"alert '{name}': the view '{source.name}' has no window, so the time of its last events is not known",
@@ -82,15 +85,6 @@ def make_absence(name: str, source: Stream | View, absent_ms: int, options: Opti
             fix=f"write ON STREAM {source.relation.streams[0]}, or ON VIEW with a view over '{source.name}'",
         )
     return Alert(name, source.name, absent_ms=absent_ms, options=alert_options(name, options))
-
-
-def _refuse_sessions(name: str, view: View) -> None:
-    """Refuse an alert on sessions: an incident belongs to a row, and late events merge rows of sessions."""
-    if view.has_sessions:
-        raise DefinitionError(
-            f"alert '{name}': the view '{view.name}' has sessions, which alerts do not read yet",
-            fix="send them with CREATE SINK … FROM the view, or write the alert on a view with window(…) in GROUP BY",
-        )
 
 
 def alert_options(name: str, options: Options) -> Options:

@@ -73,7 +73,8 @@ class Evaluation:
         self.left_out = self.mode == "begun"  # rows that HAVING leaves out are always given, as deletes
         self.on_close = self.mode != "changed"
         if self.mode == "begun":
-            self.on_close = self.version.view.window is not None and keeps_rows(self.version.view)
+            view = self.version.view  # sessions begin with their first event
+            self.on_close = view.window is not None and keeps_rows(view) and not view.has_sessions
             self.now = replace(self.now, settled_ms=self.begun_ms) if self.on_close else self.now
         self.touched = TouchedRows(self.snapshot, self.version, self.plan, self.on_close)
         self.touched_sessions = TouchedSessions(self.snapshot, self.version)

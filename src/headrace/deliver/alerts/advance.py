@@ -55,8 +55,15 @@ class AlertRules:
             return us
         return self.windows.bounds(self.windows.first_ending_after(us // 1000))[1] * 1000
 
+    @property
+    def has_sessions(self) -> bool:
+        """Whether each row is a session: a period of its own, since events that come at its end belong to it."""
+        return self.windows is not None and self.windows.session
+
     def has_ended(self, until_us: int, clock: ViewClock) -> bool:
         """Whether a period is over: the window after it is settled without having met the condition."""
+        if self.has_sessions:
+            return until_us < clock.settled_us
         return until_us < FOREVER_US and (self.windows is None or self.next_end_us(until_us) <= clock.settled_us)
 
 
@@ -172,7 +179,7 @@ def note_time(state: AlertState, rules: AlertRules, clock: ViewClock, now_us: in
         return entry
 
     keys = {text: tuple(map(notify, entries)) for text, entries in state.keys.items()}
-    over = [entry for entry in state.withdrawn if rules.has_ended(entry.incident.since_us, clock)]
+    over = [entry for entry in state.withdrawn if rules.has_ended(_settles_us(rules, entry.incident), clock)]
     for entry in over:
         state_of: State = "resolved" if entry.incident.state == "resolved" else "short"
         notify(replace(entry, incident=replace(entry.incident, state=state_of)))
@@ -181,6 +188,11 @@ def note_time(state: AlertState, rules: AlertRules, clock: ViewClock, now_us: in
     notices, written = (*state.notices, *new), state.written + len(new)
     state = replace(state, keys=keys, withdrawn=withdrawn, notices=notices, written=written, settled_us=settled_us)
     return _forget(state, rules, state.entries)
+
+
+def _settles_us(rules: AlertRules, incident: Incident) -> int:
+    """The time of the row that decides whether an incident that was withdrawn comes back."""
+    return incident.until_us if rules.has_sessions else incident.since_us
 
 
 def _due(state: AlertState, rules: AlertRules, entry: IncidentEntry, now_us: int) -> Iterator[str]:

@@ -72,7 +72,7 @@ class Condition:
         if self._window is None:
             return self._time_us, FOREVER_US
         start_us, end_us = (_us(row[self._names.index(name)]) for name in (START, END))
-        if self._window.calendar and not self._window.cumulative:
+        if self._window.session or (self._window.calendar and not self._window.cumulative):
             return start_us, end_us
         step_start_us = end_us - self._window.slide_ms * 1000
         return max(start_us, step_start_us) if self._window.cumulative else step_start_us, end_us

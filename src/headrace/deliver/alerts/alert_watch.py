@@ -168,7 +168,8 @@ class ViewWatch(AlertWatch):
             if self._gaps and (is_other or batch.restarted):
                 self._gaps.forget()
             rows = self._observed(batch, version, clock) if clock else []
-            if clock and self.rules.windows is not None and keeps_rows(version.view):
+            periods_join = self.rules.windows is not None and not self.rules.has_sessions
+            if clock and periods_join and keeps_rows(version.view):
                 rows += self._forgotten(rows, partial(self._rows_of_key, reading, clock))
 
         def change(state: AlertState) -> AlertState:
@@ -235,6 +236,8 @@ class ViewWatch(AlertWatch):
         """What is open, as if it had ended where rows may still change: the rows that follow take its place."""
         start_us = clock.time_us if self.rules.windows is None else state.settled_us
         ended = Observation({}, False, 0, 0, NEVER_US if start_us is None else start_us, FOREVER_US)
+        if self.rules.has_sessions:  # an open session may still change as a whole
+            return [(entry.key, replace(ended, start_us=entry.incident.since_us)) for entry in state.open]
         return [(entry.key, ended) for entry in state.open]
 
     def _compiled(self, batch: ChangeBatch, view: View) -> Condition:

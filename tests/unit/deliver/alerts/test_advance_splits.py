@@ -30,6 +30,7 @@ class Shape:
     on_close: bool = False
     absent: bool = False
     having: int = 0
+    gap: int = 0  # of sessions
 
     @property
     def alert(self) -> str:
@@ -40,6 +41,8 @@ class Shape:
 
     @property
     def window(self) -> str:
+        if self.gap:
+            return f"session_window(at, '{self.gap} minutes')"
         if self.size == 60:
             return "date_trunc('hour', at)"
         return f"window(at, '{self.size} minutes', '{self.slide} minutes')"
@@ -59,6 +62,12 @@ SHAPES = {
     "overlapping for": Shape("n < 3", size=15, slide=5, held=10),
     "hours": Shape("n % 2 == 1", size=60, slide=60),
     "having": Shape("n < 4", having=2),
+    "sessions": Shape("n >= 2", gap=10),
+    "small sessions": Shape("n < 3", gap=5),
+    "odd sessions": Shape("n % 2 == 1", gap=20),
+    "sessions on close": Shape("n >= 2", gap=10, on_close=True),
+    "sessions for": Shape("n >= 2", gap=10, held=15),
+    "sessions having": Shape("n < 5", gap=10, having=2),
     "absent": Shape("", held=20, absent=True),
     "absent having": Shape("", held=20, absent=True, having=2),
 }
@@ -66,6 +75,8 @@ SHAPES = {
 
 def incidents_of(shape: Shape, events: Iterable[Event], patience: float) -> list[Shown]:
     """What the alert shows after these events, from the rows that the view has then."""
+    if shape.gap:
+        return session_incidents(shape, events, patience)
     counts: dict[str, dict[int, int]] = {}  # by key, by the end of a window
     time = max((event.at_ms / MINUTE for event in events), default=0.0)
     for event in events:
@@ -84,6 +95,33 @@ def incidents_of(shape: Shape, events: Iterable[Event], patience: float) -> list
             if fires or not (ended or shape.absent):
                 state = ("resolved" if ended else "firing") if fires else "pending"
                 shown.append((key, state, since, since + shape.held if fires else None, until if ended else None))
+    return sorted(shown)
+
+
+def session_incidents(shape: Shape, events: Iterable[Event], patience: float) -> list[Shown]:
+    """The same of sessions: each that matches is a period of its own."""
+    in_order = sorted(events, key=lambda event: event.at_ms)
+    time_ms = in_order[-1].at_ms if in_order else 0
+    settled_ms = time_ms - patience * MINUTE
+    sessions: dict[str, list[list[int]]] = {}  # the times of each
+    for event in in_order:
+        of_key = sessions.setdefault(event.keys[0], [])
+        if not of_key or event.at_ms > of_key[-1][-1] + shape.gap * MINUTE:
+            of_key.append([])
+        of_key[-1].append(event.at_ms)
+    shown = []
+    for key, of_key in sessions.items():
+        for times in of_key:
+            since, until = times[0], times[-1] + shape.gap * MINUTE
+            ended = until < settled_ms
+            if not shape.matches(len(times)) or (shape.on_close and not ended):
+                continue
+            known = until if shape.on_close else min(until, time_ms)
+            fires = known - since >= shape.held * MINUTE
+            if fires or not ended:
+                state = ("resolved" if ended else "firing") if fires else "pending"
+                fired, resolved = since / MINUTE + shape.held if fires else None, until / MINUTE if ended else None
+                shown.append((key, state, since / MINUTE, fired, resolved))
     return sorted(shown)
 
 
