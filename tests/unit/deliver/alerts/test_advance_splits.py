@@ -11,7 +11,8 @@ import pytest
 from headrace.deliver.alerts import advance
 from headrace.deliver.alerts import alert_watch as watch_module
 from tests.faults.seeds import SEEDS
-from tests.unit.deliver.alerts.watched import Watched
+from tests.unit.deliver.alerts.watched import Watched, events
+from tests.unit.serve.test_changes import trim_log
 from tests.unit.serve.workbench import bench, view_of
 from tests.unit.store.partial_files import Event, simple_event
 
@@ -253,3 +254,45 @@ def test_periods_of_many_keys_are_not_forgotten_before_their_next_window_was_rea
         work.commit([simple_event("z", 600 * MINUTE)])
         watched.look()
         assert shown_by(watched)[:2] == [(key, "resolved", 0, 30, 40) for key in "cd"]
+
+
+SESSIONS = "session_window(at, '10 minutes')"
+
+
+def test_a_settled_session_that_is_open_again_has_its_incident_when_it_is_settled_again() -> None:
+    with bench() as work:
+        work.start(view_of(SESSIONS))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n >= 2 EMIT ON WINDOW CLOSE", SESSIONS)
+        watched.commit(events("a", 0), events("a", 5), events("b", 16))
+        assert shown_by(watched) == [("a", "resolved", 0, 0, 15)]
+        watched.commit(events("a", 14))
+        assert shown_by(watched) == []
+        watched.commit(events("b", 30))
+        assert shown_by(watched) == [("a", "resolved", 0, 0, 24)]
+
+
+def test_incidents_of_sessions_that_merge_become_one() -> None:
+    with bench(patience_ms=60 * MINUTE) as work:
+        work.start(view_of(SESSIONS))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n >= 1", SESSIONS)
+        watched.commit(events("a", 0), events("a", 20))
+        assert shown_by(watched) == [("a", "firing", 0, 0, None), ("a", "firing", 20, 20, None)]
+        watched.commit(events("a", 10))
+        assert shown_by(watched) == [("a", "firing", 0, 0, None)]
+        watched.commit(events("b", 200))
+        assert shown_by(watched) == [("a", "resolved", 0, 0, 30), ("b", "firing", 200, 200, None)]
+        assert [told_of(watched, "a", since) for since in (0, 20)] == [["firing", "resolved"]] * 2
+
+
+def test_an_alert_continues_where_the_log_of_touched_sessions_has_ended() -> None:
+    with bench(patience_ms=60 * MINUTE) as work:
+        work.start(view_of(SESSIONS))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n % 2 = 1", SESSIONS)
+        watched.commit(events("a", 10), events("a", 25), events("b", 30))
+        work.commit(events("a", 5))
+        trim_log(work)
+        work.commit(events("a", 17))
+        watched.look()
+        assert shown_by(watched) == [("b", "firing", 30, 30, None)]
+        watched.commit(events("a", 26))
+        assert shown_by(watched) == [("a", "firing", 5, 5, None), ("b", "firing", 30, 30, None)]
