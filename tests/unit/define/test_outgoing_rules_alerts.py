@@ -99,7 +99,6 @@ SESSIONS = (
         ("CREATE ALERT a AS SELECT * FROM health WHERE hits > 5 WITH (connector = 'kafka');", ()),
         ("CREATE ALERT a AS SELECT * FROM totals WHERE hits > 5 EMIT ON WINDOW CLOSE;", ()),
         ("CREATE ALERT a ON VIEW totals WHEN NO EVENTS FOR INTERVAL 5 MINUTES;", ("ON STREAM",)),
-        (f"{SESSIONS} CREATE ALERT a AS SELECT * FROM calls WHERE hits > 5;", ("calls",)),
         (f"{SESSIONS} CREATE ALERT a ON VIEW calls WHEN NO EVENTS FOR INTERVAL 5 MINUTES;", ("calls",)),
         ("CREATE ALERT a ON STREAM visits WHEN NO EVENTS FOR INTERVAL 1 MILLISECOND;", ("1",)),
         ("CREATE ALERT a ON STREAM visits WHEN QUIET FOR INTERVAL 5 MINUTES;", ("NO EVENTS", "ABSENT")),

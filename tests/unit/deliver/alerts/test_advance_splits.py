@@ -296,3 +296,24 @@ def test_an_alert_continues_where_the_log_of_touched_sessions_has_ended() -> Non
         assert shown_by(watched) == [("b", "firing", 30, 30, None)]
         watched.commit(events("a", 26))
         assert shown_by(watched) == [("a", "firing", 5, 5, None), ("b", "firing", 30, 30, None)]
+
+
+def test_an_open_session_that_meets_the_condition_now_and_then_fires_once() -> None:
+    with bench() as work:
+        work.start(view_of(SESSIONS))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n % 2 = 1", SESSIONS)
+        for minute in (0, 5, 8):
+            watched.commit(events("a", minute))
+        assert shown_by(watched) == [("a", "firing", 0, 0, None)]
+        assert told_of(watched, "a", 0) == ["firing"]
+
+
+def test_open_sessions_are_evaluated_again_after_an_edit_of_the_gap() -> None:
+    with bench() as work:
+        work.start(view_of(SESSIONS))
+        watched = Watched(work, "AS SELECT k0, n FROM v WHERE n >= 1", SESSIONS)
+        watched.commit(events("a", 0), events("b", 5))
+        assert shown_by(watched) == [("a", "firing", 0, 0, None), ("b", "firing", 5, 5, None)]
+        work.edit(view_of("session_window(at, '2 minutes')"), left_out="none")
+        watched.look()
+        assert shown_by(watched) == [("b", "firing", 5, 5, None)], "that of 'a' was settled before the edit"
