@@ -253,7 +253,8 @@ def describe_window(window: Window | None) -> str:
         return "all time"
     bounds = {"window_start": window.start_name, "window_end": window.end_name}
     names = "".join(f", {bound} AS {name}" for bound, name in bounds.items() if name)
-    return f"{window.words}{names}"
+    gap = f", {window.gap} ms" if window.gap else ""
+    return f"{window.words}{gap}{names}"
 
 
 def describe_view(view: View) -> Iterator[str]:

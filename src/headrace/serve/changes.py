@@ -193,7 +193,8 @@ class Evaluation:
         width = 1 + len(self.plan.by)
         if self.plan.has_sessions:
             sessions = self.touched_sessions.holding(self.snapshot.touched(self.version, cursor.tick, self.now.tick))
-            return [row for row in rows if _place(row[:width]) not in {_place(each[:width]) for each in sessions}]
+            touched = {_place(row[:width]) for row in sessions}
+            return [row for row in rows if _place(row[:width]) not in touched]
         span = (self.plan.windows.bounds(rows[0][0])[0], self.plan.windows.bounds(rows[-1][0])[1])
         cells = _within(self.snapshot.touched(self.version, cursor.tick, self.now.tick), span)
         touched = {_place((row[0], *row[2 : 1 + width])) for row in self.touched.rows_of(cells, span[1])}

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headrace.aggregate import SUM, Value
@@ -110,7 +111,7 @@ class Windows:
             return self._id_at(ms)
         return self.origin_ms + ((ms - self.origin_ms - self.size_ms) // self.every_ms + 1) * self.every_ms
 
-    @property
+    @cached_property
     def ids(self) -> tuple[int | None, int | None]:
         """The first and the last id of the requested windows."""
         first = None if self.start_ms is None else self.first_ending_after(self.start_ms)

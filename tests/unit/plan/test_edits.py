@@ -46,6 +46,11 @@ BUILD = [
     ("SELECT page,", "SELECT page AS p,", "keys: page → page AS p"),
     (", window(at, '10 minutes', '5 minutes')", "", "window: 10 minutes every 5 minutes → all time"),
     ("'10 minutes', '5 minutes'", "'10 minutes'", "window: 10 minutes every 5 minutes → 10 minutes"),
+    (
+        "window(at, '10 minutes', '5 minutes')",
+        "session_window(at, '5 minutes')",
+        "window: 10 minutes every 5 minutes → s",
+    ),
     ("sum(bytes)", "max(bytes)", "column changed: sum(bytes) AS total → max(bytes) AS total"),
     ("sum(bytes)", "sum(bytes + 1)", "column changed: sum(bytes) AS total → sum(bytes + 1) AS total"),
     (
@@ -76,6 +81,22 @@ def test_build(old: str, new: str, detail: str) -> None:
     edit = classify(view(VIEW), view(VIEW.replace(old, new)))
     assert edit.how == "build"
     assert any(text.startswith(detail) for text in edit.details)
+
+
+@pytest.mark.parametrize(
+    ("gap", "how"),
+    [
+        ("'30 minutes'", "build"),
+        ("CASE WHEN bytes > 9 THEN '1 hour' ELSE '10 minutes' END", "build"),
+        ("IF(bytes > 1, INTERVAL 10 MINUTES, '600 seconds')", None),  # it is the same gap
+    ],
+)
+def test_another_gap_of_sessions_is_a_build(gap: str, how: str | None) -> None:
+    before = VIEW.replace("window(at, '10 minutes', '5 minutes')", "session_window(at, '10 minutes')")
+    edit = classify(view(before), view(before.replace("'10 minutes'", gap)))
+    assert (edit.how if edit.differences else None) == how
+    named = classify(view(before), view(before.replace("SELECT page,", "SELECT page, window_start AS begins,")))
+    assert named.how == "free"
 
 
 def test_patience_is_free() -> None:

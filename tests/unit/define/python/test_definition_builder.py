@@ -107,6 +107,19 @@ def test_all_forms_equal_those_of_sql(visits):
     )
 
 
+def test_sessions(visits):
+    gap = "CASE WHEN bytes > 9 THEN '2 hours' ELSE '30 minutes' END"
+    for window, sql in (
+        (hr.session("30 minutes"), "session_window(at, '30 minutes')"),
+        (hr.session(timedelta(minutes=30)), "SESSION(at, INTERVAL 30 MINUTES)"),
+        ("session_window(at, '30 minutes')", "session_window(at, '30 minutes')"),
+        (f"session_window(at, {gap})", f"session_window(at, {gap})"),
+    ):
+        made = hr.View("v", visits.group_by("page", window).agg(n=hr.count()))
+        select = f"SELECT page, count(*) AS n FROM visits GROUP BY page, {sql}"
+        assert made == parse(f"{VISITS}CREATE MATERIALIZED VIEW v AS {select}").views["v"]
+
+
 @given(
     where=st.sampled_from([None, "status = 1", "STATUS<>2 and page like '/%'"]),
     keys=st.lists(st.sampled_from(["page", "status", "visitor"]), unique=True),

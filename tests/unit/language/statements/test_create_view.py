@@ -171,6 +171,38 @@ def test_tumbling_windows(window):
 @pytest.mark.parametrize(
     "body",
     [
+        "SELECT page, count(*) AS n, window_start AS s, window_end AS e FROM visits GROUP BY page, session_window(at, '30 minutes')",
+        "SELECT page, count(*) AS n, session_window.start AS s, session_window.end AS e FROM visits GROUP BY 1, session_window(at, '30m')",
+        "SELECT page, count(*) AS n, SESSION_START(at, INTERVAL '30' MINUTE) AS s, SESSION_END(at, INTERVAL '30' MINUTE) AS e "
+        "FROM visits GROUP BY page, SESSION(at, INTERVAL '30' MINUTE)",
+        "SELECT page, count(*) AS n, session_window(at, '30 minutes').start AS s, window_end AS e FROM visits GROUP BY ALL",
+        "SELECT page, window_start AS s, window_end AS e, count(*) AS n FROM TABLE(SESSION(TABLE visits PARTITION BY page, "
+        "DESCRIPTOR(at), INTERVAL '30' MINUTES)) GROUP BY page, window_start, window_end",
+        "SELECT page, window_start AS s, window_end AS e, count(*) AS n FROM TABLE(SESSION(DATA => TABLE visits PARTITION BY "
+        "(page), TIMECOL => DESCRIPTOR(at), GAP => INTERVAL '30' MINUTES)) GROUP BY page, window_start, window_end",
+        "SELECT page, count(*) AS n, window_start AS s, window_end AS e FROM visits "
+        "GROUP BY page, session_window(at, CASE WHEN bytes > 1 THEN '30 minutes' ELSE INTERVAL 1800 SECONDS END)",
+    ],
+)  # fmt: skip
+def test_sessions(body):
+    definition = view(body)
+    assert definition.window == Window(1_800_000, 1_800_000, "s", "e", session=True)
+    assert ([key.name for key in definition.keys], [column.name for column in definition.columns]) == (["page"], ["n"])
+
+
+def test_the_gap_of_a_session_may_depend_on_the_event():
+    gap = "CASE WHEN bytes > 9 THEN '2 hours' WHEN page IS NULL THEN INTERVAL 1 DAY ELSE '30 minutes' END"
+    definition = view(f"SELECT count(*) AS n FROM visits GROUP BY session_window(at, {gap})")
+    expression = "CAST(CASE WHEN bytes > 9 THEN 7200000 WHEN page IS NULL THEN 86400000 ELSE 1800000 END AS BIGINT)"
+    assert definition.window.size_ms == 1_800_000
+    assert definition.window.gap.sql == expression
+    assert dict(definition.reads) == {"page": STRING, "bytes": BIGINT}
+    assert from_json(to_json(definition)) == definition
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
         "SELECT window_start AS minute, window_end AS until, count(*) AS n FROM visits GROUP BY window(at, '1 minute')",
         "SELECT window.start minute, count(*) AS n, window.END AS until FROM visits GROUP BY 1, window(at, '1 minute')",
         "SELECT TUMBLE_START(at, INTERVAL 1 MINUTE) AS minute, TUMBLE_END(at, INTERVAL 1 MINUTE) AS until, "
