@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from headrace.deliver.view_reader import ViewReader
-from headrace.serve.change_batch import ChangeBatch, ChangeCursor
-from headrace.serve.changes import ChangeMode
-from headrace.store.duckdb import change_log
-from headrace.store.duckdb.duckdb_store import DuckStore
-from headrace.store.store_contract import Store
-from tests.unit.serve.workbench import Workbench, bench, view_of
+from tests.unit.serve.change_readers import Reader, trim_log
+from tests.unit.serve.workbench import bench, view_of
 from tests.unit.store.partial_files import Event, simple_event
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -33,44 +28,6 @@ WINDOWS = (
 )
 SHAPES = ("", "HAVING count(*) > 2", "HAVING sum(b) % 2 = 0", "ORDER BY n DESC", "HAVING n > 1 ORDER BY n DESC LIMIT 3")
 KEYS = ("a", "b", None, "é")
-
-
-@dataclass
-class Reader:
-    """Applies changes, as a table with a primary key would."""
-
-    store: Store
-    limit: int
-    on_close: bool = False
-    rows: dict[Any, Any] = field(default_factory=dict)
-    cursor: ChangeCursor | None = None
-    batches: list[ChangeBatch] = field(default_factory=list)
-
-    def read(self) -> bool:
-        """One batch; whether there is more."""
-        mode: ChangeMode = "settled" if self.on_close else "changed"
-        batch = ViewReader(self.store, "v", limit=self.limit, mode=mode).after(self.cursor)
-        if batch.restarted:
-            self.rows.clear()
-        for change in batch.changes:
-            place = tuple(change.row[name] for name in batch.keys)
-            assert (change.version, change.commit) == (batch.version, batch.commit)
-            if change.op == "upsert":
-                self.rows[place] = dict(change.row)
-            else:
-                self.rows.pop(place, None)
-        self.cursor = ChangeCursor.from_text(batch.cursor.to_text())
-        assert self.cursor == batch.cursor
-        self.batches.append(batch)
-        return batch.more
-
-    def catch_up(self) -> int:
-        """Read to the end; returns how many changes there were."""
-        self.batches = []
-        for _ in range(10_000):
-            if not self.read():
-                return sum(map(len, self.batches))
-        raise AssertionError("the changes do not end")
 
 
 def same(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
@@ -145,15 +102,3 @@ def change_at_random(window: str | None, shape: str, seed: int) -> None:
             wanted = {k: v for k, v in expected.items() if v["settled"]} if reader.on_close else expected
             assert same(reader.rows, wanted)
             assert reader.catch_up() == 0
-
-
-def trim_log(view: Workbench) -> None:
-    """As if the log had become too long."""
-    store = view.store
-    assert isinstance(store, DuckStore)
-    kept, change_log.MOST_CELLS = change_log.MOST_CELLS, 0
-    try:
-        with store._transaction() as connection:
-            change_log.trim(connection, view.serving(), 0)
-    finally:
-        change_log.MOST_CELLS = kept

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.serve.test_changes import Reader
+from tests.unit.serve.change_readers import Reader
 from tests.unit.serve.workbench import Workbench, bench, view_of
 from tests.unit.store.partial_files import simple_event
 

@@ -12,7 +12,7 @@ from headrace.deliver.alerts import advance
 from headrace.deliver.alerts import alert_watch as watch_module
 from tests.faults.seeds import SEEDS
 from tests.unit.deliver.alerts.watched import Watched, events
-from tests.unit.serve.test_changes import trim_log
+from tests.unit.serve.change_readers import trim_log
 from tests.unit.serve.workbench import bench, view_of
 from tests.unit.store.partial_files import Event, simple_event
 
