@@ -72,7 +72,7 @@ def add_a_batch_table_twice(patch: pytest.MonkeyPatch) -> None:
     [
         (drop_late_events, 3),
         (lose_the_last_commit_of_a_slice, 0),
-        (forget_what_came_during_a_beat, 11),
+        (forget_what_came_during_a_beat, 2),
         (forget_the_batch_tables_but_one, 0),
         (add_a_batch_table_twice, 0),
     ],
