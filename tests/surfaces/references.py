@@ -131,7 +131,8 @@ values, from 0: `{"visitors": [0, 3]}` means that all other rows are exact. For 
 `windows` has the bounds of the query and the size of the windows. With `start`, a window begins at `start` and every
 `every_ms` from there, instead of at multiples of `every_ms` since 1970 (calendar windows, running totals and windows
 that the view declares with an offset keep their boundaries). Relative bounds such as `-1h` refer to `counted_from`, the
-end of the pane of the newest event; it is null if no bound is relative.
+end of the pane of the newest event; it is null if no bound is relative. Of a view with sessions, `windows` has
+`"window": "session"` and `gap_ms`, the shortest gap; the bounds select sessions by their end.
 
 **Server-sent events.** `GET /v1/streams/{stream}/tail` and, with `Accept: text/event-stream`,
 `GET /v1/subscriptions/{name}/events` reply with events as they arrive ([subscriptions](subscriptions.md)). If an error
