@@ -57,9 +57,9 @@ def present(version: Version, plan: ReadPlan, rows: list[Row], *, corrections: b
     bounds = [bound for _, bound in window_columns(version.view)]
     settled_ms = version.settled_ms
     times: dict[int, tuple[Value, Value, bool]] = {}
-    values = []
+    values, has_sessions = [], plan.has_sessions
     for row in rows:
-        if plan.has_sessions:
+        if has_sessions:
             start, end, settled = _session(row, settled_ms)
         else:
             if row[0] not in times:

@@ -98,10 +98,9 @@ def plan(question: Question, version: Version) -> ReadPlan:
         _refuse_time(question)
         _refuse_settled(question, f"view '{view.name}' has no window", "leave it out")
         return ReadPlan(by, key_types, where, None, (None, None), None, after, empty=False, skip=skip)
-    # Sessions begin with an event: their bounds are any times.
-    pane = 1 if view.window.session and not question.all_time else view.window.pane_ms
+    pane = view.window.pane_ms if question.all_time else _grain_ms(view.window)
     has_relative = any(bound and bound.relative for bound in (question.start, question.end))
-    newest = None if version.newest_us is None else (version.newest_us // (1000 * pane) + 1) * pane
+    newest = None if version.newest_us is None else _end_of(version.newest_us, pane)
     bounds = (cursor.start_ms, cursor.end_ms) if cursor else _bounds(question, newest or 0, pane)
     last_end, none_settled = _last_end(question, version, bounds[1])
     return ReadPlan(
@@ -116,6 +115,16 @@ def plan(question: Question, version: Version) -> ReadPlan:
         newest_first=question.newest_first,
         skip=skip,
     )
+
+
+def _grain_ms(window: Window) -> int:
+    """What bounds of windows are a multiple of: their panes; sessions begin with an event, at any time."""
+    return 1 if window.session else window.pane_ms
+
+
+def _end_of(newest_us: int, pane: int) -> int:
+    """The end of the pane of the newest event."""
+    return (newest_us // (1000 * pane) + 1) * pane
 
 
 def _bounds(question: Question, newest: int, pane: int) -> tuple[int | None, int | None]:
@@ -384,6 +393,5 @@ def _at_ms(question: CellQuestion, version: Version) -> int:
         return question.at.ms
     if version.newest_us is None:
         raise QuestionError(f"view '{question.view}' has no event yet to count from", expected="a time in ISO 8601")
-    pane = 1 if window.session else window.pane_ms
-    newest_end = (version.newest_us // (1000 * pane) + 1) * pane
+    newest_end = _end_of(version.newest_us, _grain_ms(window))
     return max(0, newest_end + min(question.at.ms, -1))  # 'now' is the end of the newest pane, and means that pane

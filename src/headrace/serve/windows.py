@@ -16,7 +16,7 @@ from headrace.aggregate import SUM, Value
 from headrace.define.model import Window
 from headrace.language.calendar import Calendar
 from headrace.store.partial_columns import COUNTED
-from headrace.store.selection import rank
+from headrace.store.selection import ends_within, rank
 from headrace.store.time_limit import check_time
 
 Row = tuple[Any, ...]
@@ -70,8 +70,7 @@ class Windows:
     def holds(self, row: Row) -> bool:
         """Whether a row is of a window that ends within the bounds; the bounds of a session end its row."""
         if self.session:
-            after, last = self.start_ms, self.end_ms
-            return (after is None or row[-1] > after * 1000) and (last is None or row[-1] <= last * 1000)
+            return ends_within(row[-1], (self.start_ms, self.end_ms))
         first, last = self.ids
         return (first is None or row[0] >= first) and (last is None or row[0] <= last)
 

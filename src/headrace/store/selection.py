@@ -50,11 +50,6 @@ class Selection:
         _, end = self._window_at(bucket_ms)
         return min(bucket_ms + self.step_ms, end) if self.step_ms else end
 
-    def has_session(self, until_us: int) -> bool:
-        """Whether a session with this end is among those to read."""
-        after, last = self.session_ends
-        return (after is None or until_us > after * 1000) and (last is None or until_us <= last * 1000)
-
     def _window_at(self, ms: int) -> tuple[int, int]:
         """The window that holds a time; where nothing is stored, one is computed."""
         at = bisect_right(self.windows, ms, key=lambda window: window[0]) - 1
@@ -66,6 +61,12 @@ class Selection:
 
 
 Row = tuple[Any, ...]
+
+
+def ends_within(until_us: int, ends_ms: tuple[int | None, int | None]) -> bool:
+    """Whether a session with this end is among those that end in (from, to]."""
+    after, last = ends_ms
+    return (after is None or until_us > after * 1000) and (last is None or until_us <= last * 1000)
 
 
 def fold_in_python(view: View, selection: Selection, rows: list[Row]) -> list[Row]:
@@ -100,7 +101,7 @@ def _sessions(merges: list[Merge], selection: Selection, rows: list[Row]) -> lis
     for place, members in groups.items():
         for session in split_sessions(members):
             merged = _merged(merges, session, width)
-            if selection.has_session(merged[-1]):
+            if ends_within(merged[-1], selection.session_ends):
                 start = merged[-2] // 1000
                 placed.append(((sign * start, place), (start, *session[0][1:width], *merged)))
     last = selection.after

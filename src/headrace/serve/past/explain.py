@@ -92,11 +92,12 @@ class Explainer:
             counts, commits = counts + part.counts, commits + end
             nearest.append(part)
         in_view = sum(answer.events.values())
+        window_start, window_end = cell.bounds
         return Explanation(
             cell=answer,
             key=cell.key,
-            window_start=cell.bounds[0],
-            window_end=cell.bounds[1],
+            window_start=window_start,
+            window_end=window_end,
             found=counts.events,
             found_in_view=counts.in_view,
             late=counts.late,
